@@ -93,16 +93,19 @@ func mayName(field string) bool {
 	switch field {
 	case "authorization", "cookie", "idempotency-key", "accept", "range", "date", "user-agent", "cache-control", "pragma",
 		"connection", "keep-alive", "te", "dnt", "priority", "origin", "referer", "from", "upgrade-insecure-requests",
-		"save-data", "forwarded", "via", "x-real-ip", "x-request-id", "x-request-start", "x-correlation-id", "request-id",
-		"correlation-id", "traceparent", "tracestate", "baggage", "b3", "uber-trace-id", "sentry-trace", "x-amzn-trace-id",
-		"x-cloud-trace-context",
+		"save-data", "forwarded", "via", "x-real-ip", "x-request-start", "x-queue-start", "x-timer", "x-unique-id",
+		"traceparent", "tracestate", "baggage", "b3", "newrelic", "sentry-trace", "x-cloud-trace-context",
+		// Of CDNs; others of theirs name the user.
+		"cf-ray", "cf-ipcountry", "cf-visitor", "cdn-loop", "x-amz-cf-id", "x-azure-ref", "x-azure-socketip", "x-vercel-id",
 		// Of X-Forwarded-*, others name the user (-User, -Email) or the client's certificate.
 		"x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port":
 		return false
 	}
 	return !slices.ContainsFunc([]string{
-		"accept-", "content-", "if-", "sec-", "x-b3-", "uberctx-", "x-datadog-", "x-retry-", "retry-", "x-attempt-",
-	}, func(begin string) bool { return strings.HasPrefix(field, begin) })
+		"accept-", "content-", "if-", "sec-", "x-b3-", "uberctx-", "x-datadog-", "x-envoy-", "x-stainless-", "amz-sdk-", "x-retry-", "retry-", "x-attempt-",
+	}, func(begin string) bool { return strings.HasPrefix(field, begin) }) && !slices.ContainsFunc([]string{
+		"request-id", "correlation-id", "trace-id", "traceparent", "request-log-id", "client-ip", "clientip", "connecting-ip",
+	}, func(end string) bool { return strings.HasSuffix(field, end) })
 }
 
 // Fingerprint returns the same hash for requests with the same content and user.

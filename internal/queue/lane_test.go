@@ -112,13 +112,21 @@ func TestIdempotencyKeysAreTheirSenders(t *testing.T) {
 	}
 	for _, name := range []string{
 		"X-Api-Key", "X-ApiKey", "X-Auth-Token", "X-User-Id", "X-Tenant", "Apikey",
+		"Cf-Access-Authenticated-User-Email", "X-Amzn-Oidc-Identity", "X-Goog-Authenticated-User-Email", "X-Ms-Client-Principal-Id",
 		"X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Preferred-Username", "X-Forwarded-Groups", "X-Forwarded-Access-Token", "X-Forwarded-Client-Cert",
 	} {
 		if again := of(name, "a"); again != of(name, "a") || again == of(name, "b") || again == of("Date", "now") {
 			t.Errorf("%s does not tell senders apart", name)
 		}
 	}
-	for _, name := range []string{"Traceparent", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "Sec-Ch-Ua", "If-None-Match", "X-Retry-Count"} {
+	for _, name := range []string{
+		"Traceparent", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "Sec-Ch-Ua", "If-None-Match", "X-Retry-Count",
+		// Each way, CDN and SDK adds its own to every request.
+		"X-Amzn-Trace-Id", "Cf-Ray", "X-B3-TraceId", "B3", "X-Cloud-Trace-Context", "X-Datadog-Trace-Id", "X-Vercel-Id", "X-Amz-Cf-Id", "X-Azure-Ref", "X-Correlation-Id",
+		"Fly-Request-Id", "Sentry-Trace", "Baggage", "Uber-Trace-Id", "X-Envoy-Attempt-Count", "X-Request-Start", "X-Envoy-External-Address", "Cf-Connecting-Ip", "Cf-Ipcountry",
+		"Newrelic", "Elastic-Apm-Traceparent", "X-Queue-Start", "X-Appengine-Request-Log-Id", "X-Edge-Request-Id", "X-Unique-Id", "X-Heroku-Request-Id", "Fastly-Client-Ip", "X-Timer",
+		"Amz-Sdk-Invocation-Id", "X-Stainless-Retry-Count", "X-Ms-Client-Request-Id", "X-Amz-Request-Id", "True-Client-Ip", "X-Azure-Clientip",
+	} {
 		if of(name, "a") != of(name, "b") {
 			t.Errorf("%s is used to tell senders apart", name)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/internal/decide/adaptive"
 )
 
@@ -38,6 +39,7 @@ type Adaptive struct {
 
 	once    sync.Once
 	limiter *adaptive.Limiter
+	clock   steady.Clock // one that is set back must not stop the limiter
 }
 
 // AdaptiveState is what an [Adaptive] does now.
@@ -57,6 +59,7 @@ func (a *Adaptive) State() AdaptiveState {
 func (a *Adaptive) start() *adaptive.Limiter {
 	a.once.Do(func() {
 		least := cmp.Or(a.Min, 3)
+		a.clock.Start(steady.System{})
 		a.limiter = adaptive.New(adaptive.Options{Min: least, Max: max(least, cmp.Or(a.Max, 1000)), Name: a.Name})
 	})
 	return a.limiter
@@ -74,16 +77,16 @@ func (a *Adaptive) Limit(next http.Handler) http.Handler {
 		if a.Critical != nil && a.Critical(r) {
 			class = adaptive.Class{More: 0.25} // a fifth of all
 		}
-		taken, ok, _ := l.Take(now().UnixNano(), class)
+		taken, ok, _ := l.Take(a.clock.Now().UnixNano(), class)
 		if !ok {
 			answer.Overloaded(w, "the service is overloaded")
 			return
 		}
-		p := &place{of: l, taken: taken}
+		p := &place{of: l, clock: &a.clock, taken: taken}
 		p.lapse = time.AfterFunc(l.Patience(), func() { p.once.Do(func() { p.of.Lapse(p.taken) }) })
 		defer p.cancel() // after a panic
 		if r.Body != nil && r.Body != http.NoBody {
-			p.body = &read{ReadCloser: r.Body}
+			p.body = &read{ReadCloser: r.Body, clock: &a.clock}
 			r = r.WithContext(r.Context())
 			r.Body = p.body
 		}
@@ -94,12 +97,10 @@ func (a *Adaptive) Limit(next http.Handler) http.Handler {
 	})
 }
 
-// now is the time; only differences count.
-func now() time.Time { return time.Now() } //nolint:forbidigo // a handler has no other clock
-
 // place is that of a request, which is given back once.
 type place struct {
 	of    *adaptive.Limiter
+	clock *steady.Clock
 	once  sync.Once
 	lapse *time.Timer
 	taken adaptive.Place
@@ -126,7 +127,7 @@ func (p *place) answered(ctx context.Context, status int) {
 		case status >= http.StatusInternalServerError:
 			how = adaptive.Failed
 		}
-		p.of.Done(p.taken, now().UnixNano(), how)
+		p.of.Done(p.taken, p.clock.Now().UnixNano(), how)
 	})
 }
 
@@ -140,6 +141,7 @@ func (p *place) end(by func()) {
 // read is a body that knows when it was last read, and whether it was broken off.
 type read struct {
 	io.ReadCloser
+	clock  *steady.Clock
 	at     atomic.Int64
 	broken atomic.Bool
 }
@@ -147,7 +149,7 @@ type read struct {
 // Read implements io.Reader.
 func (b *read) Read(to []byte) (int, error) {
 	n, err := b.ReadCloser.Read(to)
-	b.at.Store(now().UnixNano())
+	b.at.Store(b.clock.Now().UnixNano())
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.broken.Store(true)
 	}

@@ -387,7 +387,10 @@ func (s *Store) LoadFile(path string) error {
 	if err != nil {
 		return fmt.Errorf("memory: loading a snapshot: %w", err)
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }()                                   // it was only read
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() { // it must not be set aside
+		return fmt.Errorf("memory: loading a snapshot: %s is no regular file; leave the setting out to save nothing", path)
+	}
 	if err := s.Load(f); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -234,6 +234,13 @@ func TestDamagedSnapshots(t *testing.T) {
 	try("a huge length", append(huge, 255, 255, 255, 255, 0, 0, 0, 0, 1, 2, 3))
 }
 
+// A device in place of a file is not the place of a snapshot, and is not moved.
+func TestSnapshotInADevice(t *testing.T) {
+	if err := New().LoadFile(os.DevNull); err == nil || errors.Is(err, ErrDamagedSnapshot) || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestSetAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	s := New()

@@ -23,7 +23,6 @@ import (
 	"github.com/headgate/headgate/internal/door/selfservice"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/store"
 )
 
 // idempotencyKey is the field by which a backend recognizes a repeated request
@@ -35,6 +34,7 @@ const (
 	bodyTimeout       = 30 * time.Second // how long a body may take to arrive
 	putTimeout        = 5 * time.Second  // how long it may take to store a request
 	maxDrainedAnswer  = 256 << 10        // how much of an answer is read only to reuse its connection
+	maxRetryAfter     = time.Hour        // that is believed; those behind wait as long
 )
 
 // queues is the part of a Proxy that queues requests.
@@ -264,7 +264,7 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 		return queue.Answer{}, errors.New("the upstream answered 101 without being asked to switch protocols")
 	}
 	a := queue.Answer{Status: res.StatusCode, ContentType: res.Header.Get("Content-Type")}
-	a.RetryAfter, _ = retryafter.Of(res.Header, p.options.Clock(), store.MaxPeriod)
+	a.RetryAfter, _ = retryafter.Of(res.Header, p.options.Clock(), maxRetryAfter)
 	if keep > 0 {
 		a.Body, _ = io.ReadAll(io.LimitReader(res.Body, keep+1)) // a partial body is enough
 		if int64(len(a.Body)) > keep {
