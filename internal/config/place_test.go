@@ -112,3 +112,24 @@ func TestWarningsForCheck(t *testing.T) {
 		t.Errorf("%v, %v", warnings, err)
 	}
 }
+
+// It warns of what serve refuses, which an environment may mend: a secret, or a store.
+func TestConflictsForCheck(t *testing.T) {
+	for text, want := range map[string]string{
+		"proxy_protocol: [api]":                            "no peer is trusted",
+		"listen: {admin: 0.0.0.0:8081}":                    "there is no token",
+		"listen: {resp: 0.0.0.0:6380}":                     "there is no password",
+		"api: {tls: {client_ca: x}}":                       "no certificate is set",
+		"regions: {name: eu, peers: {us: 'redis://eu:1'}}": "counts in memory",
+		"jwt: {issuer: me}":                                "no keys to verify",
+	} {
+		file := filepath.Join(t.TempDir(), "headgate.yaml")
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, warnings, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: file, Environment: none})
+		if err != nil || len(warnings) != 1 || warnings[0].Line != 1 || !strings.Contains(warnings[0].Message, want) {
+			t.Errorf("%s: %v, %v, want %q", text, warnings, err, want)
+		}
+	}
+}

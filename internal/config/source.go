@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -207,10 +208,22 @@ func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 		if len(errs) > 0 {
 			return RuleOptions{}, nil, errs
 		}
+		c.inheritTLS()
+		c.warnOfConflicts()
 		c.settleDoors()
 		c.settleRegions()
 		c.warnOfProxies()
 		c.locateWarnings()
 	}
 	return c.RuleOptions, c.Warnings, nil
+}
+
+// warnOfConflicts warns of settings of the file that conflict. For a server they are errors, unless
+// its environment has what is missing, such as a secret.
+func (c *Config) warnOfConflicts() {
+	for _, err := range c.checkTogether() {
+		if e, ok := errors.AsType[*SourceError](err); ok {
+			c.warn(e.Source, e.Message+"; no server starts so, unless its environment sets what is missing", e.Hint)
+		}
+	}
 }

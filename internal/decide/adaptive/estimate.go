@@ -18,6 +18,7 @@ const (
 	unit    = 50 * int64(time.Millisecond)  // a probe has 2 units to empty the line and 3 for samples
 	widest  = unit << 12
 	patient = int64(4 * time.Second) // with a request, at most, if S says nothing
+	lately  = 10 * slot              // for which an answer without a line is proof that there is none
 
 	hopeless = 4    // times as many waited in vain as were answered: then they wait in a line
 	overload = 0.05 // part of the requests whose refusal means that capacity is missing
@@ -57,7 +58,7 @@ type estimate struct {
 	seen      bool             // a window has ended since the last probe
 	patience  int64            // with requests, if that of S is not enough
 	vain      bool             // the longest was not enough either, and nothing was answered since
-	prompt    int              // windows to come in which it means nothing that nobody is answered
+	prompt    int64            // until when it means nothing that nobody is answered
 	saturated int              // windows in a row that were
 	busy      bool             // the last window had too many refusals
 	strained  bool             // it once was full and slow
@@ -233,12 +234,11 @@ func (e *estimate) adjust(took float64) {
 func (e *estimate) inVain() bool {
 	w := &e.window
 	if w.answered == 0 {
-		e.prompt--
-		return e.prompt < 0
+		return w.start >= e.prompt
 	}
 	took, waited := w.took/float64(w.answered), w.waited/float64(w.tardy)
 	late := took <= waited && waited <= longest*took || e.proved > 0 && took > fast*e.proved
-	if e.prompt = 2; late {
+	if e.prompt = w.start + lately; late {
 		e.prompt = 0
 	}
 	return late

@@ -70,6 +70,7 @@ func TestWhoLeavesIsNoLine(t *testing.T) {
 		"a page that is left":            {[]stream{ordinary}, []stream{ordinary, {rate: 60, took: 60 * ms, how: adaptive.GaveUp}}},
 		"the same for longer":            {[]stream{ordinary}, []stream{ordinary, {rate: 60, took: 200 * ms, how: adaptive.GaveUp}}},
 		"the same from the start":        {nil, []stream{ordinary, {rate: 60, took: 60 * ms, how: adaptive.GaveUp}}},
+		"a quiet site":                   {[]stream{{rate: 1, took: 20 * ms}}, []stream{{rate: 1, took: 20 * ms}, {rate: 9.5, took: 800 * ms, how: adaptive.GaveUp}}},
 		"errors of one page":             {[]stream{ordinary}, []stream{ordinary, {rate: 60, took: 200 * ms, how: adaptive.Failed}}},
 		"errors only, slower than usual": {[]stream{{rate: 60, took: 200 * ms}}, []stream{{rate: 60, took: 250 * ms, how: adaptive.Failed}}},
 		"and all is well again":          {[]stream{{rate: 60, took: 250 * ms, how: adaptive.Failed}}, []stream{{rate: 60, took: 200 * ms}}},
