@@ -16,7 +16,9 @@ LEAST    ?= 0
 # Separate modules, so that only their users get their dependencies.
 ADAPTERS := middleware/ginlimit middleware/echolimit middleware/fiberlimit examples/chi
 MODULES  := . benchmarks chaos differential/envoy dist/packaging dist/helm $(ADAPTERS)
-LINTED   := . dist/packaging dist/helm $(ADAPTERS)
+LINTED   := . $(ADAPTERS)
+# These have nothing of the others, and large dependencies: their tests lint them.
+APART    := dist/packaging dist/helm
 # Packages with tests that measure milliseconds, or clients that give up after seconds, run
 # one at a time. Tests that only wait are parallel: four at a time, after those that measure.
 TIMED    := /store/redis /store/failsafe /internal/e2e /door/resp /clients/conformance
@@ -139,7 +141,7 @@ build: ## build the static binary bin/headgate
 
 lint: ## run golangci-lint, which vets too, or vet alone where it is not used, and gofumpt, in the versions of tools/go.mod
 	@for module in $(LINTED); do (cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./...) || exit 1; done
-	@for module in $(filter-out $(LINTED),$(MODULES)); do (cd $$module && $(GO) vet ./...) || exit 1; done
+	@for module in $(filter-out $(LINTED) $(APART),$(MODULES)); do (cd $$module && $(GO) vet ./...) || exit 1; done
 	@unformatted=$$($(TOOL) gofumpt -l -extra=group_params $(MODULES)); \
 	  if [ -n "$$unformatted" ]; then echo "not gofumpt-clean (make fmt):"; echo "$$unformatted"; exit 1; fi
 
@@ -212,12 +214,13 @@ release: ## build release VERSION (v0.1.0) into bin/release, signed with KEY (a 
 	cd dist/packaging && GOTOOLCHAIN=go$(shell cat .go-version) $(GO) run . --version "$(VERSION)" --key "$(if $(KEY),$(abspath $(KEY)))" --platforms "$(PLATFORMS)"
 
 release-test: ## package this machine's binary, install it, upgrade it and remove it (as root on Debian)
+	cd dist/packaging && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./...
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  scripts/ensure.sh $(GO) dpkg lintian rpm rpmlint cpio openssl systemd-analyze nginx && { scripts/ensure.sh skopeo || true; } && export HEADGATE_REQUIRE_PACKAGES=1; fi; \
 	  cd dist/packaging && $(GO) test -count=1 -timeout 40m .
 
 chart-test: ## test the Helm chart and the manifests of the pages
-	cd dist/helm && $(GO) test -count=1 ./...
+	cd dist/helm && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
 
 clean: ## remove build output
 	rm -rf bin
