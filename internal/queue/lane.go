@@ -25,7 +25,9 @@ type line struct {
 	items    []*item
 	inFlight int       // attempts, including those waiting for their turn
 	places   int       // slots of these attempts
-	at, gate time.Time // at is when to look at the line next, gate when its own limit allows another entry
+	at, gate time.Time // at is when to look at the line next, gate when to ask its own limit again
+	// refusedAt is when that has last refused an entry.
+	refusedAt time.Time
 	// held has the claims that other limits refuse, and until when. Entries with such a claim
 	// wait, and others pass them.
 	held    map[claimed]time.Time
@@ -43,7 +45,7 @@ const maxHeld = 1000
 func (l *line) stop(it *item, p *pause, now time.Time) {
 	if !slices.ContainsFunc(it.ref.Claims, func(c Claim) bool { return claimed{c.Rule, c.Key} == p.by }) {
 		if p.until.After(l.gate) {
-			l.gate = p.until
+			l.gate, l.refusedAt = p.until, now
 		}
 		return
 	}

@@ -65,6 +65,53 @@ func TestOtherLimitsHoldOnlyTheirOwn(t *testing.T) {
 	})
 }
 
+// A limit that is free earlier than it said, by a refund, a reset or a reload, is asked again: soon
+// if a request joins the line, after a minute if none does.
+func TestLimitThatIsFreeEarlier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.close()
+		var free time.Time
+		asked := 0
+		b.mu.Lock()
+		b.take = func(_ *queue.Ref, at time.Time) (queue.Permit, error) {
+			if asked++; at.Before(free) {
+				return queue.Permit{RetryAfter: free.Sub(at), Own: true}, nil
+			}
+			return queue.Permit{Allowed: true}, nil
+		}
+		frees := func(in time.Duration) {
+			b.mu.Lock()
+			free = time.Now().Add(in)
+			b.mu.Unlock()
+		}
+		b.mu.Unlock()
+		frees(time.Hour)
+		b.accept("a1", "a2")
+		time.Sleep(10 * time.Second)
+		frees(0)
+		b.accept("a3")
+		synctest.Wait()
+		b.want("10s a1", "10s a2", "10s a3")
+		frees(time.Hour)
+		b.accept("a4")
+		time.Sleep(40 * time.Second)
+		frees(0)
+		time.Sleep(21 * time.Second)
+		b.want("10s a1", "10s a2", "10s a3", "1m10s a4")
+		frees(100 * time.Second)
+		asked = 0
+		for range 100 {
+			b.accept("a5")
+			time.Sleep(10 * time.Millisecond)
+		}
+		synctest.Wait()
+		if asked > 2 {
+			t.Errorf("asked %d times in a second, in which 100 requests joined", asked)
+		}
+	})
+}
+
 // A request with two values of a key waits for the one that refuses it, and holds up nothing
 // else: neither the line of the other value, nor entries that another limit counts under it.
 func TestOneKeyHoldsNoOther(t *testing.T) {

@@ -72,6 +72,9 @@ const (
 	storeRetry      = time.Second     // wait after an error of a limit or the store
 	untoldTime      = 5 * time.Second // after that, others pass an entry whose sender was not told
 	farAway         = time.Hour       // longer than any wait
+	// A line asks its limit again after this time, and soon if a request joins it.
+	lookAgain = time.Minute
+	soon      = time.Second
 )
 
 // Queue accepts entries and delivers them. Make one with [New].
@@ -210,6 +213,9 @@ func (s *sink) Add(r Ref, a Attempts) {
 		q.lanes[r.Line] = l
 	}
 	l.insert(&item{ref: r, attempts: a})
+	if now := q.options.Clock(); l.gate.After(now) && now.Sub(l.refusedAt) >= soon {
+		l.gate = now
+	}
 	q.reschedule(l)
 }
 

@@ -383,14 +383,15 @@ func (s *Store) SaveFile(path string) error {
 // error wraps fs.ErrNotExist. If it is damaged, the error wraps [ErrDamagedSnapshot],
 // and [SetAside] moves it out of the way.
 func (s *Store) LoadFile(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		// A device must not be set aside, and a FIFO not be waited for.
+		return fmt.Errorf("memory: loading a snapshot: %s is not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("memory: loading a snapshot: %w", err)
 	}
-	defer func() { _ = f.Close() }()                                   // it was only read
-	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() { // it must not be set aside
-		return fmt.Errorf("memory: loading a snapshot: %s is no regular file; leave the setting out to save nothing", path)
-	}
+	defer func() { _ = f.Close() }() // it was only read
 	if err := s.Load(f); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -236,7 +236,7 @@ func TestDamagedSnapshots(t *testing.T) {
 
 // A device in place of a file is not the place of a snapshot, and is not moved.
 func TestSnapshotInADevice(t *testing.T) {
-	if err := New().LoadFile(os.DevNull); err == nil || errors.Is(err, ErrDamagedSnapshot) || !strings.Contains(err.Error(), "no regular file") {
+	if err := New().LoadFile(os.DevNull); err == nil || errors.Is(err, ErrDamagedSnapshot) || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("%v", err)
 	}
 }
