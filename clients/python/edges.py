@@ -2,6 +2,7 @@
 address of a Headgate. Fails with an AssertionError."""
 
 import asyncio
+import dataclasses
 import socket
 import sys
 import threading
@@ -91,6 +92,53 @@ def the_status_of_a_websocket(url):
     assert reported == [101, 403, 418, 500], reported
 
 
+def waits_that_are_cancelled(url):
+    """A request that ends while it waits for its turn frees its slot, whatever ends it."""
+    slot = ("api", {"path": "/slot", "client_ip": "192.0.2.79"})
+
+    class Gate(headgate.AsyncClient):
+        async def check(self, *_):
+            d = dataclasses.replace(await super().check(*slot), delay_ms=600_000)
+            waiting.append(d.lease)
+            return d
+
+    class ThreadedGate(headgate.Client):
+        def check(self, *_):
+            return dataclasses.replace(super().check(*slot), delay_ms=600_000)
+
+    async def app(scope, receive, send):
+        raise AssertionError("it was not its turn")
+
+    async def cancelled(kind):
+        middleware = headgate.ASGIMiddleware(app, Gate(url, timeout=5), "api")
+        task = asyncio.create_task(middleware({"type": kind, "path": "/", "headers": []}, None, None))
+        while not waiting and not task.done():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    def stopped(_):
+        raise SystemExit  # as a server stops a thread that is at work
+
+    with headgate.Client(url, timeout=5) as gate:
+        for kind in ("http", "websocket", "wsgi"):
+            waiting = []
+            if kind == "wsgi":
+                sleep, time.sleep = time.sleep, stopped
+                try:
+                    headgate.WSGIMiddleware(app, ThreadedGate(url, timeout=5), "api")({"REQUEST_METHOD": "GET"}, None)
+                except SystemExit:
+                    pass
+                finally:
+                    time.sleep = sleep
+            else:
+                asyncio.run(cancelled(kind))
+            free = gate.check(*slot)
+            assert free.allowed and free.error is None, kind
+            gate.release(free.lease)
+
+
 def keys_of_broken_text(url):
     """Half a surrogate, as from a client's JSON, is the caller's mistake and not another error."""
     with headgate.Client(url, timeout=5) as gate:
@@ -103,5 +151,8 @@ def keys_of_broken_text(url):
 
 
 if __name__ == "__main__":
-    for edge in (a_name_that_takes_long, loops_that_share_a_client, calls_that_are_cancelled, the_status_of_a_websocket, keys_of_broken_text):
+    for edge in (
+        a_name_that_takes_long, loops_that_share_a_client, calls_that_are_cancelled, the_status_of_a_websocket,
+        waits_that_are_cancelled, keys_of_broken_text,
+    ):
         edge(sys.argv[1])

@@ -71,8 +71,6 @@ class WSGIMiddleware:
             headers["content-length"] = str(len(body))
             start_response(f"{status} {'Too Many Requests' if status == 429 else 'Service Unavailable'}", list(headers.items()))
             return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
-        if d.delay_ms > 0:
-            time.sleep(d.delay_ms / 1000)
         answered = [500]
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -80,6 +78,8 @@ class WSGIMiddleware:
             return start_response(status, _with_limits(headers, d.headers), *rest)
 
         try:
+            if d.delay_ms > 0:
+                time.sleep(d.delay_ms / 1000)
             return _Body(self._app(environ, start), lambda: self._end(d, answered[0]))
         except BaseException:
             self._end(d, 500)
@@ -135,7 +135,6 @@ class ASGIMiddleware:
         d = await self._client.check(self._domain, described)
         if not d.allowed:
             return await self._refuse(scope, d, send)
-        await asyncio.sleep(d.delay_ms / 1000)
         answered = [500]
 
         async def started(message: Message) -> None:
@@ -150,6 +149,7 @@ class ASGIMiddleware:
             await send(message)
 
         try:
+            await asyncio.sleep(d.delay_ms / 1000)
             await self._app(scope, receive, started)
         finally:
             await self._end(d, answered[0])
