@@ -1,6 +1,7 @@
 // What the steps of clients/conformance cannot say, as it is about Node alone. The arguments are the
 // folder of the built client and the address of a Headgate.
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { createServer, request } from "node:http";
 import { pathToFileURL } from "node:url";
 
@@ -8,6 +9,27 @@ const [built, url] = process.argv.slice(2);
 const { Client, express, obeying } = await import(pathToFileURL(`${built}/index.js`).href);
 const gate = new Client(url, { timeoutMs: 5000 });
 const listening = (server) => new Promise((open) => server.listen(0, "127.0.0.1", () => open(`http://127.0.0.1:${server.address().port}`)));
+
+// However a wait ends, nothing of it is left: no timer, and no listener at a signal that lives on.
+const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
+const then = Date.UTC(2026, 10, 28);
+const fetchBusy = async () => new Response("", { status: 429, headers: { "Retry-After": new Date(then).toUTCString() } });
+for (const [mine, own] of [[undefined, 1], [(ms) => (ms > 1000 ? new Promise(() => {}) : Promise.resolve()), 0]]) {
+  const lasting = new AbortController();
+  const listeners = () => getEventListeners(lasting.signal, "abort").length;
+  const waiting = (ms) => obeying({ retries: 1, sleep: mine, fetch: fetchBusy, now: () => then - ms });
+
+  assert.equal((await waiting(5)("http://service.test", { signal: lasting.signal })).status, 429);
+  assert.deepEqual([timers(), listeners()], [0, 0]);
+
+  const call = waiting(30_000);
+  const calls = [call("http://service.test", { signal: lasting.signal }), call("http://service.test", { signal: lasting.signal })];
+  await new Promise((next) => setImmediate(next));
+  assert.deepEqual([timers(), listeners()], [2 * own, 2]);
+  lasting.abort(new Error("stop"));
+  for (const ended of [...calls, call("http://service.test", { signal: lasting.signal })]) await assert.rejects(ended, { message: "stop" });
+  assert.deepEqual([timers(), listeners()], [0, 0]);
+}
 
 // Who waits for another service stops when the signal of the call says so.
 const busy = createServer((_, response) => response.writeHead(429, { "Retry-After": "30" }).end());

@@ -58,8 +58,7 @@ const longest = 3_600_000;
  * hour, or `maxWaitMs` if that is longer.
  */
 export function obeying(options: ObeyingOptions = {}): typeof globalThis.fetch {
-  const { retries = 2, maxWaitMs = 60_000, fetch = globalThis.fetch, now = Date.now } = options;
-  const sleep = options.sleep ?? ((ms: number) => new Promise<void>((end) => setTimeout(end, ms)));
+  const { retries = 2, maxWaitMs = 60_000, fetch = globalThis.fetch, now = Date.now, sleep } = options;
   const until = new Map<string, number>();
 
   return async (input, init) => {
@@ -69,7 +68,7 @@ export function obeying(options: ObeyingOptions = {}): typeof globalThis.fetch {
       const wait = (until.get(origin) ?? 0) - now();
       if (wait > maxWaitMs) throw new Limited(origin, wait);
       const signal = init?.signal ?? (input instanceof Request ? input.signal : undefined);
-      if (wait > 0) await Promise.race([sleep(wait), aborted(signal)]);
+      if (wait > 0) await pause(wait, signal, sleep);
       else until.delete(origin);
       const answer = await fetch(input, init);
       const asked = Math.min(waitAsked(answer, now()), Math.max(longest, maxWaitMs));
@@ -81,10 +80,20 @@ export function obeying(options: ObeyingOptions = {}): typeof globalThis.fetch {
   };
 }
 
-/** Fails when a signal says so. */
-function aborted(signal: AbortSignal | undefined): Promise<never> {
-  return new Promise((_, fail) => {
-    if (signal?.aborted) fail(signal.reason);
-    signal?.addEventListener("abort", () => fail(signal.reason), { once: true });
-  });
+/** Waits, or fails when a signal says so. Either way it leaves neither a timer nor a listener behind. */
+async function pause(ms: number, signal: AbortSignal | undefined, sleep: ObeyingOptions["sleep"]): Promise<void> {
+  signal?.throwIfAborted();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let stop = () => {};
+  try {
+    await new Promise<void>((end, fail) => {
+      stop = () => fail(signal?.reason);
+      signal?.addEventListener("abort", stop);
+      if (sleep) sleep(ms).then(end, fail);
+      else timer = setTimeout(end, ms);
+    });
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", stop);
+  }
 }
