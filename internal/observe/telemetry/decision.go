@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -24,6 +23,7 @@ const (
 	ruleKey    = attribute.Key("headgate.rule")
 	outcomeKey = attribute.Key("headgate.outcome")
 	reasonKey  = attribute.Key("headgate.reason")
+	checksKey  = attribute.Key("headgate.checks")
 	storeKey   = attribute.Key("headgate.store")
 	opsKey     = attribute.Key("headgate.store.operations")
 )
@@ -33,13 +33,16 @@ func (t *Telemetry) Observer(next engine.Observer) engine.Observer {
 	if t == nil || t.tracer == nil {
 		return next
 	}
-	return &observer{next}
+	return &observer{next, t.events}
 }
 
-type observer struct{ next engine.Observer }
+type observer struct {
+	next   engine.Observer
+	events int // that a span keeps; below 0 all
+}
 
 // Observe writes a decision into a span: the first as attributes, further ones of a
-// batch as events.
+// batch as events, as many as the span keeps, and how many there are as an attribute.
 func (o *observer) Observe(ctx context.Context, d *engine.Decided) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		q, v := d.Query, d.Verdict
@@ -52,13 +55,33 @@ func (o *observer) Observe(ctx context.Context, d *engine.Decided) {
 		if v.Rule != nil {
 			about = append(about, ruleKey.String(v.Rule.Name))
 		}
-		if s, ok := span.(sdktrace.ReadOnlySpan); ok && slices.ContainsFunc(s.Attributes(), func(kv attribute.KeyValue) bool { return kv.Key == outcomeKey }) {
-			span.AddEvent("decision", trace.WithAttributes(about...))
-		} else {
+		if before := decisions(span); before == 0 {
 			span.SetAttributes(about...)
+		} else {
+			span.SetAttributes(checksKey.Int(before + 1))
+			if before <= o.events || o.events < 0 { // one more would push out the oldest, which the SDK logs
+				span.AddEvent("decision", trace.WithAttributes(about...))
+			}
 		}
 	}
 	o.next.Observe(ctx, d)
+}
+
+// decisions returns how many decisions have been written into a span.
+func decisions(span trace.Span) (n int) {
+	s, ok := span.(sdktrace.ReadOnlySpan)
+	if !ok {
+		return 0
+	}
+	for _, kv := range s.Attributes() {
+		switch kv.Key {
+		case outcomeKey:
+			n = max(n, 1)
+		case checksKey:
+			n = max(n, int(kv.Value.AsInt64()))
+		}
+	}
+	return n
 }
 
 // Store wraps next so that its calls are child spans of the request, if that is

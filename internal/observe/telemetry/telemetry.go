@@ -84,6 +84,7 @@ type Options struct {
 // Telemetry sends. A nil one does nothing.
 type Telemetry struct {
 	tracer     trace.Tracer // nil without traces
+	events     int          // that a span keeps; below 0 all
 	propagator propagation.TraceContext
 	deliveries []*delivery
 	spans      spanCounts
@@ -136,6 +137,7 @@ func (t *Telemetry) openTraces(ctx, life context.Context, o *Options, about *res
 	}
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxText
+	t.events = limits.EventCountLimit
 	d := t.deliver(life, "traces", o.Logger)
 	processor := sdktrace.NewBatchSpanProcessor(
 		&spanExporter{SpanExporter: exporter, delivery: d, spans: &t.spans},
