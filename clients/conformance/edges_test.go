@@ -8,6 +8,9 @@ func TestEdges(t *testing.T) {
 		"python": func(t *testing.T) []string {
 			return []string{program(t, "python3"), "../python/edges.py"}
 		},
+		"java": func(t *testing.T) []string {
+			return []string{program(t, "java"), "-cp", builtJava(t, "main", "test"), "io.github.headgate.Edges"}
+		},
 		"node": func(t *testing.T) []string {
 			return []string{program(t, "node"), "../node/edges.mjs", builtNode(t)}
 		},

@@ -149,6 +149,7 @@ public final class HeadgateFilter implements Filter {
 
     /** Frees the slot of a request and reports its answer. */
     private void end(Decision d, int status) {
+        boolean interrupted = Thread.interrupted(); // or no call would be made
         try {
             if (d.lease() != null) gate.release(d.lease());
             if (d.report() != null) gate.report(d.report(), status, Map.of());
@@ -156,6 +157,8 @@ public final class HeadgateFilter implements Filter {
             gate.failed(e);
         } catch (Mistake e) { // Headgate forgot the slot when it restarted; the answer is out
             gate.failed(new Unavailable(Kind.STATUS, e.getMessage(), e));
+        } finally {
+            if (interrupted) Thread.currentThread().interrupt();
         }
     }
 
