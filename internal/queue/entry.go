@@ -97,14 +97,16 @@ func mayName(field string) bool {
 		"traceparent", "tracestate", "baggage", "b3", "newrelic", "sentry-trace", "x-cloud-trace-context",
 		// Of CDNs; others of theirs name the user.
 		"cf-ray", "cf-ipcountry", "cf-visitor", "cdn-loop", "x-amz-cf-id", "x-azure-ref", "x-azure-socketip", "x-vercel-id",
+		"x-varnish", "x-dynatrace", "singularityheader", "grpc-timeout",
 		// Of X-Forwarded-*, others name the user (-User, -Email) or the client's certificate.
 		"x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port":
 		return false
 	}
 	return !slices.ContainsFunc([]string{
 		"accept-", "content-", "if-", "sec-", "x-b3-", "uberctx-", "x-datadog-", "x-envoy-", "x-stainless-", "amz-sdk-", "x-retry-", "retry-", "x-attempt-",
+		"cloudfront-viewer-", "x-instana-", "x-newrelic-", "ot-tracer-",
 	}, func(begin string) bool { return strings.HasPrefix(field, begin) }) && !slices.ContainsFunc([]string{
-		"request-id", "correlation-id", "trace-id", "traceparent", "request-log-id", "client-ip", "clientip", "connecting-ip",
+		"request-id", "correlation-id", "trace-id", "traceparent", "request-log-id", "transaction-id", "span-id", "-attempt", "client-ip", "clientip", "connecting-ip",
 	}, func(end string) bool { return strings.HasSuffix(field, end) })
 }
 

@@ -173,6 +173,7 @@ func TestIdempotencyKeysAreTheirSenders(t *testing.T) {
 		"Fly-Request-Id", "Sentry-Trace", "Baggage", "Uber-Trace-Id", "X-Envoy-Attempt-Count", "X-Request-Start", "X-Envoy-External-Address", "Cf-Connecting-Ip", "Cf-Ipcountry",
 		"Newrelic", "Elastic-Apm-Traceparent", "X-Queue-Start", "X-Appengine-Request-Log-Id", "X-Edge-Request-Id", "X-Unique-Id", "X-Heroku-Request-Id", "Fastly-Client-Ip", "X-Timer",
 		"Amz-Sdk-Invocation-Id", "X-Stainless-Retry-Count", "X-Ms-Client-Request-Id", "X-Amz-Request-Id", "True-Client-Ip", "X-Azure-Clientip",
+		"X-Varnish", "Cloudfront-Viewer-Address", "X-Dynatrace", "X-Instana-T", "Singularityheader", "X-Newrelic-Transaction", "Ot-Tracer-Spanid", "X-Transaction-Id", "X-Span-Id", "X-Attempt", "Grpc-Timeout",
 	} {
 		if of(name, "a") != of(name, "b") {
 			t.Errorf("%s is used to tell senders apart", name)

@@ -316,7 +316,7 @@ func TestRulesThatHaveGone(t *testing.T) {
 		b.accept("a1", "a2", "a3")
 		b.after(time.Second, "0s a1")
 		b.engine.SetRules(parse(t, "  - {name: other, rate: 1/minute}\n"))
-		b.after(time.Hour, "0s a1", "1m0s a2", "1m0s a3")
+		b.after(time.Hour, "0s a1", "30s a2", "30s a3") // within a minute, and after half of the wait
 		if got := b.Queue().Policy("d", "jobs"); got != queue.DefaultPolicy() {
 			t.Errorf("%+v, want the default", got)
 		}
