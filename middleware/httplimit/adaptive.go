@@ -3,7 +3,6 @@ package httplimit
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -23,8 +22,8 @@ import (
 //	http.ListenAndServe(":8080", overload.Limit(mux))
 //
 // What counts is the time until the header of an answer. Streams, WebSockets and long polls hold
-// no place for long, and answers from 500 up do not count as fast. The time in which a client
-// sends its body counts only until the last read of it.
+// no place for long, and answers from 500 up do not count as fast. The time in which a read
+// waits for the client does not count.
 //
 // Put it before the limits of [New], so that nothing is charged for what it refuses. An Adaptive
 // must not be copied or changed after first use. See docs/run/overload.md.
@@ -109,20 +108,20 @@ type place struct {
 
 func (p *place) cancel() { p.end(func() { p.of.Cancel(p.taken) }) }
 
-// answered gives the place back when the handler has decided about the header. How long a request
-// takes that ends while it is being sent depends on its client, as does a tunnel.
+// answered gives the place back when the handler has decided about the header. It did not work
+// while it waited for the client to send more. A tunnel ends when its client likes.
 func (p *place) answered(ctx context.Context, status int) {
-	if p.body != nil && p.body.broken.Load() || status == http.StatusSwitchingProtocols {
+	if status == http.StatusSwitchingProtocols {
 		p.cancel()
 		return
 	}
 	p.end(func() {
 		if p.body != nil {
-			p.taken.Started(p.body.at.Load())
+			p.taken.Waited(time.Duration(p.body.waits.Load()))
 		}
 		how := adaptive.Answered
 		switch {
-		case errors.Is(ctx.Err(), context.Canceled):
+		case ctx.Err() != nil: // the client has gone, or the time is over
 			how = adaptive.GaveUp
 		case status >= http.StatusInternalServerError:
 			how = adaptive.Failed
@@ -138,20 +137,17 @@ func (p *place) end(by func()) {
 	})
 }
 
-// read is a body that knows when it was last read, and whether it was broken off.
+// read is a body that knows how long its reads have taken.
 type read struct {
 	io.ReadCloser
-	clock  *steady.Clock
-	at     atomic.Int64
-	broken atomic.Bool
+	clock *steady.Clock
+	waits atomic.Int64
 }
 
 // Read implements io.Reader.
 func (b *read) Read(to []byte) (int, error) {
+	begun := b.clock.Now()
 	n, err := b.ReadCloser.Read(to)
-	b.at.Store(b.clock.Now().UnixNano())
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.broken.Store(true)
-	}
+	b.waits.Add(int64(b.clock.Now().Sub(begun)))
 	return n, err
 }

@@ -138,9 +138,8 @@ func (l *Limiter) Patience() time.Duration {
 	return max(time.Second, time.Duration(e.patience), time.Duration(50*e.service))
 }
 
-// Started says when the upstream could start to work on a request, if that is later than
-// its Take: it has received the body.
-func (p *Place) Started(at int64) { p.started = max(p.started, at) }
+// Waited says how long the upstream had to wait for the client to send the request.
+func (p *Place) Waited(d time.Duration) { p.started += int64(d) }
 
 // End is how a request ended.
 type End int
@@ -157,7 +156,7 @@ func (l *Limiter) Done(p Place, now int64, how End) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
-	l.estimate.ended(p, float64(now-p.started), how)
+	l.estimate.ended(p, float64(max(now-p.started, 0)), how)
 	l.estimate.tick(now)
 }
 

@@ -6,21 +6,24 @@ import (
 )
 
 const (
-	start   = 20                            // limit
-	window  = 200 * int64(time.Millisecond) // at least
-	answers = 20                            // in a window or in the probes of one estimate, at least
-	few     = answers / 2                   // in probes while S is in doubt
-	windows = 5                             // whose greatest throughput counts
-	probes  = 3                             // whose mean is S
-	slot    = int64(time.Second)            // between two moments at which a probe may begin
-	regular = 2                             // slots from a probe to the next
-	rare    = 4                             // the same of those that are wider, at least
-	unit    = 50 * int64(time.Millisecond)  // a probe has 2 units to empty the line and 3 for samples
-	widest  = unit << 12
-	patient = int64(4 * time.Second) // with a request, at most, if S says nothing
-	lately  = 10 * slot              // for which an answer without a line is proof that there is none
+	start      = 20                            // limit
+	window     = 200 * int64(time.Millisecond) // at least
+	answers    = 20                            // in a window or in the probes of one estimate, at least
+	few        = answers / 2                   // in probes while S is in doubt
+	windows    = 5                             // whose greatest throughput counts
+	probes     = 3                             // whose mean is S
+	slot       = int64(time.Second)            // between two moments at which a probe may begin
+	regular    = 2                             // slots from a probe to the next
+	rare       = 4                             // the same of those that are wider, at least
+	unit       = 50 * int64(time.Millisecond)  // a probe has 2 units to empty the line and 3 for samples
+	widest     = unit << 12
+	patient    = int64(4 * time.Second) // with a request, at most, if S says nothing
+	empties    = 120 * slot             // in which a line is empty at the lowest limit
+	leastPause = 60 * slot              // in which nearly all may wait in vain
+	mostPause  = 600 * slot
 
-	hopeless = 4    // times as many waited in vain as were answered: then they wait in a line
+	lost     = 4    // times as many waited in vain as were answered: nearly all
+	inVain   = 2    // windows at the lowest limit that show that it is no line
 	overload = 0.05 // part of the requests whose refusal means that capacity is missing
 	fast     = 1.4  // latency as a multiple of S up to which the upstream has no line
 	grow     = 1.25 // of the limit, in a window
@@ -58,7 +61,10 @@ type estimate struct {
 	seen      bool             // a window has ended since the last probe
 	patience  int64            // with requests, if that of S is not enough
 	vain      bool             // the longest was not enough either, and nothing was answered since
-	prompt    int64            // until when it means nothing that nobody is answered
+	lowest    int              // windows in a row at the lowest limit in which nearly all waited in vain
+	since     int64            // when the limit fell to the lowest, and nearly all waited in vain from then on; or 0
+	paused    int64            // until when nothing is done about that
+	pause     int64            // the last of these times
 	saturated int              // windows in a row that were
 	busy      bool             // the last window had too many refusals
 	strained  bool             // it once was full and slow
@@ -86,7 +92,6 @@ type count struct {
 	start           int64
 	passed, refused int
 	answered, tardy int // tardy ones were not answered within S
-	vain            int // of the tardy ones, those that gave up, or failed so late that it may be for that
 	lapsed          int
 	took, waited    float64 // sums of those that were answered, and of the tardy ones
 	classes         [Classes]struct{ passed, refused int }
@@ -130,12 +135,9 @@ func (e *estimate) ended(p Place, took float64, how End) {
 	case how == Answered:
 		w.answered++
 		w.took += took
-	case took > e.service && (how == GaveUp || e.service > 0): // if all give up, there is no other sign
+	case took > e.service: // if all give up, there is no other sign
 		w.tardy++
 		w.waited += took
-		if how == GaveUp || took > longest*e.service {
-			w.vain++
-		}
 	}
 	if p.probe == 0 || p.probe != e.probe.number {
 		return
@@ -179,13 +181,12 @@ func (e *estimate) adjust(took float64) {
 	if latency < float64(slot)/2 {
 		e.patience = 0
 	}
-	left := w.vain > hopeless*w.answered // nearly all
+	left := w.tardy > lost*w.answered // nearly all
+	if now := w.start + int64(took); left && now >= e.paused {
+		e.hopeless(now)
+		return
+	}
 	if left {
-		if e.inVain() { // also if nobody is refused: who gives up leaves a place to the next
-			e.strained = true
-			e.set(e.limit * shrink)
-			return
-		}
 		if w.answered == 0 {
 			return
 		}
@@ -194,6 +195,9 @@ func (e *estimate) adjust(took float64) {
 	if e.service == 0 {
 		latency = w.took / float64(w.answered)
 		e.service, e.usual, e.latency = latency, latency, latency
+	}
+	if !left {
+		e.lowest, e.since = 0, 0
 	}
 	e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true
 	e.judge()
@@ -228,20 +232,30 @@ func (e *estimate) adjust(took float64) {
 	e.latency += (latency - e.latency) / 4
 }
 
-// inVain reports whether nearly all give up because they wait in a line. In one, those that are
-// answered waited nearly as long. Others leave for reasons of their own: before an answer can
-// come, or much later than those that are answered, which take no longer than in a probe.
-func (e *estimate) inVain() bool {
-	w := &e.window
-	if w.answered == 0 {
-		return w.start >= e.prompt
+// hopeless is for a window in which nearly all waited in vain: in a line, or because they leave for
+// reasons of their own, such as searches that are cancelled as one types. It lowers the limit. In a
+// line that helps, also if nobody is refused: who gives up leaves a place to the next. If it is
+// as low as can be, some are answered, and still nearly all wait in vain, there is no line, and
+// for a while nothing is done. Nor if the line should long be empty.
+func (e *estimate) hopeless(now int64) {
+	if e.strained = true; e.limit > e.min {
+		e.set(e.limit * shrink)
+		e.lowest, e.since = 0, now
+		return
 	}
-	took, waited := w.took/float64(w.answered), w.waited/float64(w.tardy)
-	late := took <= waited && waited <= longest*took || e.proved > 0 && took > fast*e.proved
-	if e.prompt = w.start + lately; late {
-		e.prompt = 0
+	if e.since == 0 {
+		e.since = now
 	}
-	return late
+	if e.window.answered > 0 {
+		e.lowest++
+	}
+	if e.lowest < inVain && now < e.since+empties {
+		return
+	}
+	e.lowest, e.since, e.strained = 0, 0, false
+	e.pause = min(max(2*e.pause, leastPause), mostPause)
+	e.paused = now + e.pause
+	e.set(start)
 }
 
 // held returns the limit below which a window does not go: while S is in doubt, the latency

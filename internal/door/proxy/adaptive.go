@@ -19,7 +19,7 @@ import (
 )
 
 // longUpload is how long a request may hold a place at the upstream before its body has
-// arrived. After that it is the client that is slow, and holds no place.
+// arrived, if the upstream waits for it. After that it is the client that is slow, and holds no place.
 const longUpload = time.Second
 
 // place is the place of a request at the upstream. It is given back once, at the first
@@ -154,12 +154,12 @@ func (p *Proxy) enter(x *exchange) bool {
 		return false
 	}
 	x.place = &place{of: l, taken: taken}
-	x.place.expect(x.upload, l.Patience())
+	x.place.expect(x.upload, l.Patience(), p.options.Clock)
 	return true
 }
 
 // expect gives the place back after patience, and if the body does not arrive soon.
-func (s *place) expect(u *upload, patience time.Duration) {
+func (s *place) expect(u *upload, patience time.Duration, clock func() time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lapse = time.AfterFunc(patience, func() { s.end(func() { s.of.Lapse(s.taken) }) })
@@ -167,7 +167,7 @@ func (s *place) expect(u *upload, patience time.Duration) {
 		return
 	}
 	s.timer = time.AfterFunc(longUpload, func() {
-		if u.arrived().IsZero() {
+		if u.waited(clock()) >= longUpload/2 && u.arrived().IsZero() {
 			s.cancel()
 		}
 	})
@@ -201,17 +201,16 @@ func (s *place) failed(u *upload, now time.Time, err, left error) {
 	}
 }
 
-// done gives the place back. How long a request takes that ends before all of it has arrived
-// depends on its client.
+// done gives the place back. The upstream did not work while it waited for the client. One that
+// answers before it has all of the request is in a dialogue.
 func (s *place) done(u *upload, now time.Time, how adaptive.End) {
 	s.end(func() {
 		if u != nil {
-			at := u.arrived()
-			if at.IsZero() {
+			if how == adaptive.Answered && u.arrived().IsZero() {
 				s.of.Cancel(s.taken)
 				return
 			}
-			s.taken.Started(at.UnixNano())
+			s.taken.Waited(u.waited(now))
 		}
 		s.of.Done(s.taken, now.UnixNano(), how)
 	})

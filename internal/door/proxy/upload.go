@@ -37,6 +37,8 @@ type upload struct {
 	done     bool          // the request is over; the connection may serve another
 	ended    bool          // all of the body has been read
 	at       time.Time     // when, if clock is set
+	asked    time.Time     // when the read in progress began, if clock is set
+	waits    time.Duration // of the reads before it
 	closed   bool          // the rest is not wanted
 	err      error         // why it ended too early
 }
@@ -104,6 +106,9 @@ func (u *upload) arm() {
 		return
 	}
 	u.conn.Waits()
+	if u.clock != nil {
+		u.asked = u.clock()
+	}
 	switch {
 	case u.talking:
 	case u.timer != nil:
@@ -140,11 +145,16 @@ func (u *upload) disarm(err error) {
 		return
 	}
 	u.conn.Works()
+	var now time.Time
+	if u.clock != nil {
+		now = u.clock()
+		u.waits, u.asked = u.waits+now.Sub(u.asked), time.Time{}
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
-		if u.ended = true; u.clock != nil && u.at.IsZero() {
-			u.at = u.clock()
+		if u.ended = true; u.at.IsZero() {
+			u.at = now
 		}
 		u.forever()
 	case !u.closed: // otherwise the client is not to blame
@@ -247,6 +257,17 @@ func (u *upload) arrived() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.at
+}
+
+// waited returns how long the upstream has waited for the client, until now. One that does not
+// read, such as before it answers "100 Continue", does not wait.
+func (u *upload) waited(now time.Time) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.asked.IsZero() {
+		return u.waits
+	}
+	return u.waits + max(now.Sub(u.asked), 0)
 }
 
 // broken returns why the client did not send all of the body, or nil.
