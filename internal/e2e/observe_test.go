@@ -251,6 +251,23 @@ func TestEventsAreFiltered(t *testing.T) {
 	}
 }
 
+// Events show no path that a rule counts by in secret.
+func TestEventsShowNoSecretPath(t *testing.T) {
+	for key, options := range map[string][]set{"hash:path": {withAdmin}, "hash:path:2": {withAdmin}, "path": {withAdmin, hashing}} {
+		f := run(t, "domain: api\nlimits:\n  - {name: all, rate: 9/minute}\n  - {name: bots, key: [\""+key+"\"], rate: 9/minute}\n", nil, options...)
+		s := f.stream(t, "/v1/events")
+		s.lines.Scan()
+		if status, text := f.post(t, "/v1/check", `{"domain":"api","attributes":{"path":"/bot/SECRET"}}`); status != http.StatusOK {
+			t.Fatal(status, text)
+		}
+		for range 2 {
+			if text := s.next(t, "decision"); strings.Contains(text, "SECRET") {
+				t.Errorf("%s: %s", key, text)
+			}
+		}
+	}
+}
+
 // Events above the limit are lost, and the next event that is sent reports how many.
 // When that is depends on the machine, but the sums do not.
 func TestNoMoreEventsASecondThanPromised(t *testing.T) {

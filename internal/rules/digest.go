@@ -82,6 +82,16 @@ func (r *Rule) HashesKey() bool {
 	return slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Hashed })
 }
 
+// CountsByPath reports whether a part of the key of r is the path, or a segment of it.
+func (r *Rule) CountsByPath() bool {
+	return slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Kind == Path })
+}
+
+// HashesPath reports whether one is, and is hashed: nobody may see the path.
+func (r *Rule) HashesPath() bool {
+	return slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Kind == Path && a.Hashed })
+}
+
 // digestSize is how much of a digest a key has, in bytes. With 128 bits a collision
 // is likely only among 2^64 values.
 const digestSize = 16

@@ -388,6 +388,18 @@ func TestSamples(t *testing.T) {
 	}
 }
 
+// A path that a rule hashes is a secret.
+func TestSamplesWithoutAHashedPath(t *testing.T) {
+	for key, want := range map[string]string{"hash:path": "", "hash:host": "/a"} {
+		others := "\n  - {name: bots, key: [\"" + key + "\"], rate: 9/minute}\n"
+		f := newFixture(t, limits("a=9999/minute")+others, limits("a=0/minute")+others)
+		f.ask(t, "/a", "x")
+		if r, _ := f.Report(1); len(r.Samples) != 1 || r.Samples[0].Path != want {
+			t.Errorf("%s: %+v, want the path %q", key, r.Samples, want)
+		}
+	}
+}
+
 // However many rules and keys there are, memory is bounded.
 func TestMemoryIsBounded(t *testing.T) {
 	f := newFixture(t, limits("r=9/minute"), limits("r=0/minute"))

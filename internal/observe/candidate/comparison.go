@@ -86,6 +86,7 @@ type difference struct {
 	door     engine.Door
 	domain   string
 	request  rules.Request
+	hidden   bool // the path of request, which a rule hashes
 	rule     *rules.Rule
 	key      string
 	decision store.Decision
@@ -106,6 +107,8 @@ func (c *comparison) differ(n *difference, before, after *engine.Verdict) {
 			n.key = r.Key
 		}
 	}
+	hides := func(r engine.Result) bool { return r.Rule.HashesPath() }
+	n.hidden = slices.ContainsFunc(before.Results(), hides) || slices.ContainsFunc(after.Results(), hides)
 	c.add(n)
 }
 
@@ -155,8 +158,11 @@ func (n *difference) sample(r reason) Sample {
 	}
 	if n.request != nil {
 		method, _ := n.request.Attribute(rules.Attribute{Kind: rules.Method})
-		path, _ := n.request.Attribute(rules.Attribute{Kind: rules.Path})
-		s.Method, s.Path = shortened(method), shortened(path)
+		s.Method = shortened(method)
+		if !n.hidden {
+			path, _ := n.request.Attribute(rules.Attribute{Kind: rules.Path})
+			s.Path = shortened(path)
+		}
 	}
 	return s
 }
