@@ -82,7 +82,12 @@ func (a *Adaptive) Limit(next http.Handler) http.Handler {
 			return
 		}
 		p := &place{of: l, clock: &a.clock, taken: taken}
-		p.lapse = time.AfterFunc(l.Patience(), func() { p.once.Do(func() { p.of.Lapse(p.taken) }) })
+		p.lapse = time.AfterFunc(l.Patience(), func() {
+			p.once.Do(func() {
+				p.of.Lapse(p.taken)
+				p.late.Store(true)
+			})
+		})
 		defer p.cancel() // after a panic
 		if r.Body != nil && r.Body != http.NoBody {
 			p.body = &read{ReadCloser: r.Body, clock: &a.clock}
@@ -102,6 +107,7 @@ type place struct {
 	clock *steady.Clock
 	once  sync.Once
 	lapse *time.Timer
+	late  atomic.Bool // it lapsed, and the request has not ended
 	taken adaptive.Place
 	body  *read // nil without one
 }
@@ -115,18 +121,23 @@ func (p *place) answered(ctx context.Context, status int) {
 		p.cancel()
 		return
 	}
+	how := adaptive.Answered
+	switch {
+	case ctx.Err() != nil: // the client has gone, or the time is over
+		how = adaptive.GaveUp
+	case status >= http.StatusInternalServerError:
+		how = adaptive.Failed
+	}
+	now := p.clock.Now().UnixNano()
+	if p.late.Swap(false) {
+		p.of.Late(now, how)
+		return
+	}
 	p.end(func() {
 		if p.body != nil {
 			p.taken.Waited(time.Duration(p.body.waits.Load()))
 		}
-		how := adaptive.Answered
-		switch {
-		case ctx.Err() != nil: // the client has gone, or the time is over
-			how = adaptive.GaveUp
-		case status >= http.StatusInternalServerError:
-			how = adaptive.Failed
-		}
-		p.of.Done(p.taken, p.clock.Now().UnixNano(), how)
+		p.of.Done(p.taken, now, how)
 	})
 }
 

@@ -176,6 +176,18 @@ func (l *Limiter) Lapse(p Place) {
 	l.estimate.window.lapsed++
 }
 
+// Late tells how a request ended that has lapsed. A long poll is answered late; where clients give
+// up, they wait in a line.
+func (l *Limiter) Late(now int64, how End) {
+	if how == Answered {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.estimate.window.late++
+	l.estimate.tick(now)
+}
+
 // cancel needs l.mu.
 func (l *Limiter) cancel(p Place) {
 	l.inFlight--

@@ -18,12 +18,13 @@ const (
 	unit       = 50 * int64(time.Millisecond)  // a probe has 2 units to empty the line and 3 for samples
 	widest     = unit << 12
 	patient    = int64(4 * time.Second) // with a request, at most, if S says nothing
-	empties    = 120 * slot             // in which a line is empty at the lowest limit
-	leastPause = 60 * slot              // in which nearly all may wait in vain
+	shortest   = 10 * slot
+	empties    = 120 * slot // in which a line is empty at the lowest limit
+	leastPause = 60 * slot  // in which nearly all may wait in vain
 	mostPause  = 600 * slot
 
 	lost     = 4    // times as many waited in vain as were answered: nearly all
-	inVain   = 2    // windows at the lowest limit that show that it is no line
+	inVain   = 2    // windows at the lowest limit that show that it is no line, in the shortest time or longer
 	overload = 0.05 // part of the requests whose refusal means that capacity is missing
 	fast     = 1.4  // latency as a multiple of S up to which the upstream has no line
 	grow     = 1.25 // of the limit, in a window
@@ -91,8 +92,8 @@ type estimate struct {
 type count struct {
 	start           int64
 	passed, refused int
-	answered, tardy int // tardy ones were not answered within S
-	lapsed          int
+	answered, tardy int     // tardy ones were not answered within S
+	lapsed, late    int     // late ones lapsed and were not answered
 	took, waited    float64 // sums of those that were answered, and of the tardy ones
 	classes         [Classes]struct{ passed, refused int }
 }
@@ -159,7 +160,7 @@ func (e *estimate) tick(now int64) {
 		e.window.start = now
 	}
 	switch w, took := &e.window, now-e.window.start; {
-	case took >= window && w.answered+w.tardy >= answers:
+	case took >= window && w.answered+w.tardy+w.late >= answers:
 		e.adjust(float64(took))
 		e.window = count{start: now}
 	case took >= max(slot, 2*e.patience) && (w.lapsed >= answers || w.answered == 0 && float64(w.lapsed) >= e.limit):
@@ -176,12 +177,12 @@ func (e *estimate) adjust(took float64) {
 	w := &e.window
 	e.rates[e.rate] = float64(w.answered) / took
 	e.rate = (e.rate + 1) % windows
-	latency := (w.took + w.waited) / float64(w.answered+w.tardy)
+	latency := (w.took + w.waited) / float64(max(w.answered+w.tardy, 1))
 	e.vain = false
 	if latency < float64(slot)/2 {
 		e.patience = 0
 	}
-	left := w.tardy > lost*w.answered // nearly all
+	left := w.tardy+w.late > lost*w.answered // nearly all
 	if now := w.start + int64(took); left && now >= e.paused {
 		e.hopeless(now)
 		return
@@ -196,7 +197,7 @@ func (e *estimate) adjust(took float64) {
 		latency = w.took / float64(w.answered)
 		e.service, e.usual, e.latency = latency, latency, latency
 	}
-	if !left {
+	if w.tardy+w.late <= w.answered {
 		e.lowest, e.since = 0, 0
 	}
 	e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true
@@ -249,10 +250,13 @@ func (e *estimate) hopeless(now int64) {
 	if e.window.answered > 0 {
 		e.lowest++
 	}
-	if e.lowest < inVain && now < e.since+empties {
+	if now < e.since+shortest || e.lowest < inVain && now < e.since+empties {
 		return
 	}
 	e.lowest, e.since, e.strained = 0, 0, false
+	if now > e.paused+mostPause { // the last one was about something else
+		e.pause = 0
+	}
 	e.pause = min(max(2*e.pause, leastPause), mostPause)
 	e.paused = now + e.pause
 	e.set(start)
@@ -300,6 +304,10 @@ func (e *estimate) lag() {
 	w := &e.window
 	if w.answered > 0 {
 		e.patience = 0
+		// Answers as fast as without a line: it is polls that fill the places.
+		if tooMany(w.refused, w.refused+w.passed) && w.tardy+w.late <= lost*w.answered && w.took <= fast*e.service*float64(w.answered) {
+			e.set(e.limit * double)
+		}
 		return
 	}
 	switch {

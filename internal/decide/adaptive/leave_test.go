@@ -125,3 +125,52 @@ func TestLongPollsAfterOthersHaveLeft(t *testing.T) {
 		})
 	}
 }
+
+// Long polls fill the places for as long as a place is held. Others are answered as fast as ever,
+// so the limit grows, and they find a place.
+func TestLongPollsBesideOthers(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	for seed := range uint64(4) {
+		p, rng, now := &patient{proxy: newProxy()}, rand.New(rand.NewPCG(seed, 2)), int64(1e18)
+		ordinary := []stream{{rate: 5, took: 200 * time.Millisecond}}
+		play(p, rng, &now, 20*time.Second, ordinary)
+		asks := make([]int64, 100) // when each client asks
+		for i := range asks {
+			asks[i] = now + int64(i)*ms
+		}
+		asked, refused := 0, 0
+		var open []ending
+		for begun := now; now < begun+int64(3*time.Minute); now += ms {
+			p.lapse(now)
+			for c, at := range asks {
+				if at > now {
+					continue
+				}
+				if _, ok := p.Take(now, 0); ok {
+					asks[c] = now + 25_000*ms
+				} else {
+					asks[c] = now + 1000*ms + rng.Int64N(2000)*ms
+				}
+			}
+			for len(open) > 0 && open[0].at <= now {
+				p.Limiter.Done(open[0].place, now, adaptive.Answered)
+				open = open[1:]
+			}
+			if rng.Float64() >= 0.005 {
+				continue
+			}
+			counts := now > begun+int64(time.Minute)
+			if counts {
+				asked++
+			}
+			if place, ok, _ := p.Limiter.Take(now, adaptive.Class{}); ok {
+				open = append(open, ending{at: now + 200*ms, place: place})
+			} else if counts {
+				refused++
+			}
+		}
+		if refused*20 > asked {
+			t.Errorf("seed %d: %d of %d refused after a minute of polls, want at most 5 %%; %+v", seed, refused, asked, p.State())
+		}
+	}
+}

@@ -33,6 +33,7 @@ type place struct {
 	lapse *time.Timer // of a request that takes too long to be work
 	taken adaptive.Place
 	gone  bool
+	late  bool // it lapsed, and the request has not ended
 }
 
 // class is the class of a request at the upstream.
@@ -162,7 +163,12 @@ func (p *Proxy) enter(x *exchange) bool {
 func (s *place) expect(u *upload, patience time.Duration, clock func() time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lapse = time.AfterFunc(patience, func() { s.end(func() { s.of.Lapse(s.taken) }) })
+	s.lapse = time.AfterFunc(patience, func() {
+		s.end(func() {
+			s.of.Lapse(s.taken)
+			s.late = true
+		})
+	})
 	if u == nil {
 		return
 	}
@@ -204,6 +210,17 @@ func (s *place) failed(u *upload, now time.Time, err, left error) {
 // done gives the place back. The upstream did not work while it waited for the client. One that
 // answers before it has all of the request is in a dialogue.
 func (s *place) done(u *upload, now time.Time, how adaptive.End) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	late := s.late
+	s.late = false
+	s.mu.Unlock()
+	if late {
+		s.of.Late(now.UnixNano(), how)
+		return
+	}
 	s.end(func() {
 		if u != nil {
 			if how == adaptive.Answered && u.arrived().IsZero() {

@@ -316,8 +316,8 @@ func TestOthersFindPlaces(t *testing.T) {
 					}
 					time.Sleep(time.Second / 60)
 				}
-				if shed.Load()*10 > others {
-					t.Errorf("%d of %d others were shed, want at most a tenth; %+v", shed.Load(), others, l.State())
+				if shed.Load()*4 > others {
+					t.Errorf("%d of %d others were shed, want at most a quarter: there are two experiments; %+v", shed.Load(), others, l.State())
 				}
 				all.Wait()
 				if s := l.State(); s.InFlight != 0 {
