@@ -185,6 +185,7 @@ func (l *Limiter) Late(now int64, how End) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.estimate.window.late++
+	l.estimate.window.fails(how)
 	l.estimate.tick(now)
 }
 

@@ -66,6 +66,7 @@ type estimate struct {
 	since     int64            // when the limit fell to the lowest, and nearly all waited in vain from then on; or 0
 	paused    int64            // until when nothing is done about that
 	pause     int64            // the last of these times
+	failing   bool             // it was because the upstream failed; then it ends when clients leave
 	saturated int              // windows in a row that were
 	busy      bool             // the last window had too many refusals
 	strained  bool             // it once was full and slow
@@ -94,6 +95,7 @@ type count struct {
 	passed, refused int
 	answered, tardy int     // tardy ones were not answered within S
 	lapsed, late    int     // late ones lapsed and were not answered
+	failed          int     // of the tardy and the late ones
 	took, waited    float64 // sums of those that were answered, and of the tardy ones
 	classes         [Classes]struct{ passed, refused int }
 }
@@ -139,6 +141,7 @@ func (e *estimate) ended(p Place, took float64, how End) {
 	case took > e.service: // if all give up, there is no other sign
 		w.tardy++
 		w.waited += took
+		w.fails(how)
 	}
 	if p.probe == 0 || p.probe != e.probe.number {
 		return
@@ -149,6 +152,15 @@ func (e *estimate) ended(p Place, took float64, how End) {
 		e.sum += took
 	}
 }
+
+func (w *count) fails(how End) {
+	if how == Failed {
+		w.failed++
+	}
+}
+
+// mostFail reports whether most that are not answered failed, and were not left.
+func (w *count) mostFail() bool { return 2*w.failed > w.tardy+w.late }
 
 // tick does what is due.
 func (e *estimate) tick(now int64) {
@@ -183,7 +195,7 @@ func (e *estimate) adjust(took float64) {
 		e.patience = 0
 	}
 	left := w.tardy+w.late > lost*w.answered // nearly all
-	if now := w.start + int64(took); left && now >= e.paused {
+	if now := w.start + int64(took); left && (now >= e.paused || e.failing && !w.mostFail()) {
 		e.hopeless(now)
 		return
 	}
@@ -258,7 +270,7 @@ func (e *estimate) hopeless(now int64) {
 		e.pause = 0
 	}
 	e.pause = min(max(2*e.pause, leastPause), mostPause)
-	e.paused = now + e.pause
+	e.paused, e.failing = now+e.pause, e.window.mostFail()
 	e.set(start)
 }
 

@@ -88,6 +88,27 @@ func TestWhoLeavesIsNoLine(t *testing.T) {
 	}
 }
 
+// An upstream that has failed for a while has too much to do afterwards. That is noticed at once, not
+// only when errors are looked at again.
+func TestOverloadAfterErrors(t *testing.T) {
+	const ms = time.Millisecond
+	p, rng, now := &patient{proxy: newProxy()}, rand.New(rand.NewPCG(1, 2)), int64(1e18)
+	fast := stream{rate: 5, took: 2 * ms}
+	play(p, rng, &now, 30*time.Second, []stream{fast, {rate: 100, took: 20 * ms}})
+	play(p, rng, &now, time.Minute, []stream{fast, {rate: 100, took: 900 * ms, how: adaptive.Failed}})
+	if limit := p.State().Limit; limit < 20 {
+		t.Errorf("limit %d while errors are known to be no line, want 20", limit)
+	}
+	lowest := 20
+	for range 10 {
+		play(p, rng, &now, time.Second, []stream{fast, {rate: 100, took: 300 * ms, how: adaptive.GaveUp}})
+		lowest = min(lowest, p.State().Limit)
+	}
+	if lowest > 3 {
+		t.Errorf("the limit falls to %d in 10 s after clients give up instead, want 3", lowest)
+	}
+}
+
 // Clients that left, or errors, have made the limit small. Then only long polls come, which are
 // not answered while they hold a place: all of them are let in again.
 func TestLongPollsAfterOthersHaveLeft(t *testing.T) {
