@@ -132,4 +132,17 @@ func TestConflictsForCheck(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %q", text, warnings, err, want)
 		}
 	}
+	file := filepath.Join(t.TempDir(), "headgate.yaml")
+	if err := os.WriteFile(file, []byte("listen: {admin: 0.0.0.0:8081}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	given := func(name string) (string, bool) {
+		if name != "HEADGATE_ADMIN_TOKEN" {
+			return "", false
+		}
+		return strings.Repeat("secret", 6), true
+	}
+	if _, warnings, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: file, Environment: given}); err != nil || len(warnings) != 0 {
+		t.Errorf("with a token in the environment: %v, %v", warnings, err)
+	}
 }

@@ -208,8 +208,7 @@ func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 		if len(errs) > 0 {
 			return RuleOptions{}, nil, errs
 		}
-		c.inheritTLS()
-		c.warnOfConflicts()
+		c.warnOfConflicts(from, environment)
 		c.settleDoors()
 		c.settleRegions()
 		c.warnOfProxies()
@@ -218,10 +217,21 @@ func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 	return c.RuleOptions, c.Warnings, nil
 }
 
-// warnOfConflicts warns of settings of the file that conflict. For a server they are errors, unless
-// its environment has what is missing, such as a secret.
-func (c *Config) warnOfConflicts() {
-	for _, err := range c.checkTogether() {
+// warnOfConflicts warns of settings that conflict, with those of this environment. For a server they
+// are errors, unless its own has what is missing, such as a secret.
+func (c *Config) warnOfConflicts(from Sources, environment func(string) (string, bool)) {
+	served := defaults(from.Doors)
+	if served.readFile(from.File) != nil {
+		return // which has been told
+	}
+	for _, s := range served.settings() {
+		if value, _ := environment(s.variable()); value != "" {
+			_ = s.apply(served, s.variable(), value) // wrong ones are the server's
+		}
+	}
+	served.placeDoors()
+	served.inheritTLS()
+	for _, err := range served.checkTogether() {
 		if e, ok := errors.AsType[*SourceError](err); ok {
 			c.warn(e.Source, e.Message+"; no server starts so, unless its environment sets what is missing", e.Hint)
 		}

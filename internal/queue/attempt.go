@@ -85,13 +85,16 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 	return q.send(it, e, &policy, permit.Settle)
 }
 
-// patience returns how long a refused line waits. Its own limit may be free earlier than it said:
-// by a refund, an operator, or a reload. If many lines wait for the same other limit,
+// patience returns how long a refused line waits. A limit may be free earlier than it said: by a
+// refund, an operator, or a reload. If many lines wait for the same other limit,
 // they do not all retry for each of its tokens.
 func (q *Queue) patience(l *line, p *Permit) time.Duration {
 	wait := max(p.RetryAfter, time.Millisecond)
+	if !p.Counts {
+		wait = min(wait, max(wait/2, soon), lookAgain)
+	}
 	if p.Own {
-		return min(wait, max(wait/2, soon), lookAgain)
+		return wait
 	}
 	times := min(l.refused.Add(1), 16)
 	return wait + time.Duration(q.options.Random(int64(min(wait*time.Duration(times), 2*time.Second))+1))

@@ -29,6 +29,8 @@ type Permit struct {
 	// did: the line's entries with that claim wait for RetryAfter, and the others continue.
 	Own bool
 	By  Claim
+	// Counts reports that the limit counts what it refuses, so it must not be asked early.
+	Counts bool
 	// Undo refunds an entry that was not sent. Settle charges the final cost of one that was,
 	// by its result. Done releases what is held while the request is in flight. Each may be
 	// nil.

@@ -231,6 +231,7 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 		if p.Own = by.Rule.Scope == r.Line.Scope && by.Key == r.Line.Key; !p.Own {
 			p.By = queue.Claim{Rule: by.Rule.Name, Key: by.Key}
 		}
+		p.Counts = by.Rule.Limit.Rule().CountRefused
 	}
 	switch {
 	case pass.Decision.Reason == store.ReasonBanned:

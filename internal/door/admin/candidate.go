@@ -158,6 +158,9 @@ func (c candidates) candidateSample(s *candidate.Sample) CandidateSample {
 		T: s.At, Change: s.Change.String(), Domain: s.Domain, Rule: s.Rule, Key: c.Keys.Of(s.Key),
 		Limit: s.Decision.Limit, Door: s.Door.String(), Method: s.Method, Path: s.Path,
 	}
+	if c.Keys.Hashes {
+		out.Path = "" // a rule may count by it
+	}
 	if after, ok := answer.RetryAfter(s.Decision); ok {
 		out.RetryAfter = new(answer.Milliseconds(after))
 	}

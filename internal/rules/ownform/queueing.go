@@ -35,7 +35,7 @@ func (p *Parser) queueKeys(q *rules.Queueing) []form.Row {
 		{Key: "ttl", Doc: "How long a request may wait.", Type: form.Duration(time.Second, maxQueueTTL, &q.TTL, "")},
 		{Key: "retries", Doc: "How often a request is tried again if the backend does not accept it.", Type: form.Integer(0, maxQueueRetries, &q.Retries)},
 		{
-			Key: "backoff", Doc: "The first and the longest wait before another try: it doubles, and half of it is random. A longer Retry-After of the backend wins.",
+			Key: "backoff", Doc: "The first and the longest wait before another try: it doubles, and half of it is random. A longer Retry-After of the backend wins, up to an hour.",
 			Type: form.Type{Schema: `"type":"string","pattern":"^([0-9]+(\\.[0-9]*)?(us|µs|μs|ms|s|m|h))+(\\.\\.([0-9]+(\\.[0-9]*)?(us|µs|μs|ms|s|m|h))+)?$"`, Default: "1s..5m"}.
 				By("`1s..5m`", func(n *yamltext.Node) { p.parseBackoff(n, q) }),
 		},
