@@ -9,7 +9,7 @@
 // The limit is X·S and a margin that grows with its root: enough that the upstream is never
 // idle, and little enough that nobody waits long. It grows while the upstream refuses
 // nothing of its own and is as fast as without load, and shrinks only under sustained
-// refusals at a higher latency, or if nearly all wait in vain. Probes are made only then too: an upstream with enough
+// refusals at a higher latency, or if most wait in vain. Probes are made only then too: an upstream with enough
 // capacity is not disturbed. An upstream that has become slow looks the same as one with a
 // line, so the limit stays above half until probes have told which it is.
 //
@@ -127,7 +127,7 @@ func (l *Limiter) full(now int64, c Class) bool {
 	return true
 }
 
-// Patience returns how long a request may hold its place: a second, or 50 times S. One that
+// Patience returns how long a request may hold its place: a second, or 5 times S. One that
 // takes longer, such as a long poll, is not what the upstream works on. Call Lapse then. While
 // nothing is answered in that time and many are refused, it is up to four seconds: the upstream
 // may be slow.
@@ -135,7 +135,7 @@ func (l *Limiter) Patience() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := &l.estimate
-	return max(time.Second, time.Duration(e.patience), time.Duration(50*e.service))
+	return max(time.Second, time.Duration(e.patience), time.Duration(5*e.service))
 }
 
 // Waited says how long the upstream had to wait for the client to send the request.

@@ -20,10 +20,10 @@ const (
 	patient    = int64(4 * time.Second) // with a request, at most, if S says nothing
 	shortest   = 10 * slot
 	empties    = 120 * slot // in which a line is empty at the lowest limit
-	leastPause = 60 * slot  // in which nearly all may wait in vain
+	leastPause = 60 * slot  // in which most may wait in vain
 	mostPause  = 600 * slot
 
-	lost     = 4    // times as many waited in vain as were answered: nearly all
+	lost     = 1    // times as many waited in vain as were answered: most
 	inVain   = 2    // windows at the lowest limit that show that it is no line, in the shortest time or longer
 	overload = 0.05 // part of the requests whose refusal means that capacity is missing
 	fast     = 1.4  // latency as a multiple of S up to which the upstream has no line
@@ -62,8 +62,8 @@ type estimate struct {
 	seen      bool             // a window has ended since the last probe
 	patience  int64            // with requests, if that of S is not enough
 	vain      bool             // the longest was not enough either, and nothing was answered since
-	lowest    int              // windows in a row at the lowest limit in which nearly all waited in vain
-	since     int64            // when the limit fell to the lowest, and nearly all waited in vain from then on; or 0
+	lowest    int              // windows in a row at the lowest limit in which most waited in vain
+	since     int64            // when the limit fell to the lowest, and most waited in vain from then on; or 0
 	paused    int64            // until when nothing is done about that
 	pause     int64            // the last of these times
 	failing   bool             // it was because the upstream failed; then it ends when clients leave
@@ -194,22 +194,22 @@ func (e *estimate) adjust(took float64) {
 	if latency < float64(slot)/2 {
 		e.patience = 0
 	}
-	left := w.tardy+w.late > lost*w.answered // nearly all
-	if now := w.start + int64(took); left && (now >= e.paused || e.failing && !w.mostFail()) {
+	vain, now := w.tardy+w.late, w.start+int64(took)
+	left := vain > lost*w.answered
+	switch paused := now < e.paused && (!e.failing || w.mostFail()); {
+	case left && !paused:
 		e.hopeless(now)
 		return
-	}
-	if left {
-		if w.answered == 0 {
-			return
-		}
+	case paused && w.answered == 0:
+		return
+	case paused: // they leave for reasons of their own
 		latency = w.took / float64(w.answered)
 	}
 	if e.service == 0 {
 		latency = w.took / float64(w.answered)
 		e.service, e.usual, e.latency = latency, latency, latency
 	}
-	if w.tardy+w.late <= w.answered {
+	if 4*vain <= w.answered {
 		e.lowest, e.since = 0, 0
 	}
 	e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true
@@ -245,10 +245,10 @@ func (e *estimate) adjust(took float64) {
 	e.latency += (latency - e.latency) / 4
 }
 
-// hopeless is for a window in which nearly all waited in vain: in a line, or because they leave for
+// hopeless is for a window in which most waited in vain: in a line, or because they leave for
 // reasons of their own, such as searches that are cancelled as one types. It lowers the limit. In a
 // line that helps, also if nobody is refused: who gives up leaves a place to the next. If it is
-// as low as can be, some are answered, and still nearly all wait in vain, there is no line, and
+// as low as can be, some are answered, and still most wait in vain, there is no line, and
 // for a while nothing is done. Nor if the line should long be empty.
 func (e *estimate) hopeless(now int64) {
 	if e.strained = true; e.limit > e.min {
