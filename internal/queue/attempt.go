@@ -39,6 +39,7 @@ func (q *Queue) attempt(l *line, it *item) {
 type pause struct {
 	until time.Time
 	by    claimed
+	due   time.Time // what the limit had said; later than until where it is asked early
 }
 
 // try returns the fate of the entry, and in p until when not to try again.
@@ -54,10 +55,14 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 		return stays
 	}
 	if !permit.Allowed {
+		if due := q.due(l, it); permit.RetryAfter < 0 && permit.Why != "" && now.Before(due) {
+			p.until, p.due = now.Add(min(due.Sub(now), lookAgain)), due
+			return stays
+		}
 		if permit.RetryAfter < 0 {
 			return q.bury(it, &policy, cmp.Or(permit.Why, "its cost is above the limit"))
 		}
-		p.until, p.by = now.Add(q.patience(l, &permit)), claimed{permit.By.Rule, permit.By.Key}
+		p.until, p.by, p.due = now.Add(q.patience(l, &permit)), claimed{permit.By.Rule, permit.By.Key}, now.Add(permit.RetryAfter)
 		return stays
 	}
 	l.refused.Store(0)
@@ -83,6 +88,16 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 		return stays
 	}
 	return q.send(it, e, &policy, permit.Settle)
+}
+
+// due returns when the entry may be sent, as its limits had said.
+func (q *Queue) due(l *line, it *item) time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l.due.After(it.due) {
+		return l.due
+	}
+	return it.due
 }
 
 // patience returns how long a refused line waits. A limit may be free earlier than it said: by a

@@ -16,6 +16,8 @@ type item struct {
 	gone     bool // taken back while in flight
 	// aside is until when others pass it, because its sender has not been told.
 	aside time.Time
+	// due is when the limit that refused it last had said that it may be sent.
+	due time.Time
 }
 
 // line is the entries of one key, in order.
@@ -26,8 +28,10 @@ type line struct {
 	inFlight int       // attempts, including those waiting for their turn
 	places   int       // slots of these attempts
 	at, gate time.Time // at is when to look at the line next, gate when to ask its own limit again
-	// refusedAt is when that has last refused an entry.
-	refusedAt time.Time
+	// refusedAt is when that has last refused an entry, due when it had said that it is free, and
+	// early whether it is asked before: then by one entry at a time.
+	refusedAt, due time.Time
+	early          bool
 	// held has the claims that other limits refuse, and until when. Entries with such a claim
 	// wait, and others pass them.
 	held    map[claimed]time.Time
@@ -43,9 +47,15 @@ const maxHeld = 1000
 
 // stop makes the line wait, or only its entries with the claim that another limit refused.
 func (l *line) stop(it *item, p *pause, now time.Time) {
+	if p.until.IsZero() {
+		l.early, l.due = false, time.Time{}
+		return
+	}
+	it.due = p.due
 	if !slices.ContainsFunc(it.ref.Claims, func(c Claim) bool { return claimed{c.Rule, c.Key} == p.by }) {
 		if p.until.After(l.gate) {
 			l.gate, l.refusedAt = p.until, now
+			l.due, l.early = p.due, p.due.After(p.until)
 		}
 		return
 	}
@@ -77,6 +87,9 @@ const maxLooked = 256
 
 // next returns the entry to send next and when, or nil if there is none.
 func (l *line) next(concurrency int, now time.Time) (*item, time.Time) {
+	if l.early {
+		concurrency = 1
+	}
 	if l.inFlight >= concurrency {
 		return nil, time.Time{}
 	}

@@ -112,6 +112,51 @@ func TestLimitThatIsFreeEarlier(t *testing.T) {
 	})
 }
 
+// A ban that ends before an entry is due makes no dead letter of it, and one entry at a time asks
+// early.
+func TestBanThatEndsBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.close()
+		asked, asking, most := 0, 0, 0
+		b.mu.Lock()
+		b.policy.Concurrency = 10
+		b.take = func(_ *queue.Ref, at time.Time) (queue.Permit, error) {
+			if asked++; asked > 20 { // the first round
+				asking++
+				most = max(most, asking)
+				b.mu.Unlock()
+				time.Sleep(10 * time.Millisecond)
+				b.mu.Lock()
+				asking--
+			}
+			switch in := at.Sub(b.begin); {
+			case in > 50*time.Second && in < 70*time.Second:
+				return queue.Permit{RetryAfter: -1, Why: "its key is banned"}, nil
+			case in < 30*time.Minute:
+				return queue.Permit{RetryAfter: 30*time.Minute - in, Own: true}, nil
+			}
+			return queue.Permit{Allowed: true}, nil
+		}
+		b.mu.Unlock()
+		for range 20 {
+			b.accept("a1")
+		}
+		time.Sleep(20 * time.Minute)
+		b.mu.Lock()
+		if asked > 60 || most > 1 {
+			t.Errorf("asked %d times, %d at once; want about 40, one at a time", asked, most)
+		}
+		b.mu.Unlock()
+		time.Sleep(20 * time.Minute)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.sent) != 20 {
+			t.Errorf("sent %d of 20", len(b.sent))
+		}
+	})
+}
+
 // Another limit than the line's that is free earlier is asked again within a minute too, but not
 // one that counts what it refuses.
 func TestOtherLimitThatIsFreeEarlier(t *testing.T) {
