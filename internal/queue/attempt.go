@@ -55,7 +55,7 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 		return stays
 	}
 	if !permit.Allowed {
-		if due := q.due(l, it); permit.RetryAfter < 0 && permit.Why != "" && now.Before(due) {
+		if due := q.due(l, it); permit.RetryAfter < 0 && now.Before(due) {
 			p.until, p.due = now.Add(min(due.Sub(now), lookAgain)), due
 			return stays
 		}

@@ -100,12 +100,16 @@ func TestLimitThatIsFreeEarlier(t *testing.T) {
 		time.Sleep(21 * time.Second)
 		b.want("10s a1", "10s a2", "10s a3", "1m10s a4")
 		frees(100 * time.Second)
+		b.mu.Lock()
 		asked = 0
+		b.mu.Unlock()
 		for range 100 {
 			b.accept("a5")
 			time.Sleep(10 * time.Millisecond)
 		}
 		synctest.Wait()
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		if asked > 2 {
 			t.Errorf("asked %d times in a second, in which 100 requests joined", asked)
 		}
@@ -180,6 +184,8 @@ func TestOtherLimitThatIsFreeEarlier(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Hour)
+			b.mu.Lock()
+			defer b.mu.Unlock()
 			if least := most - 35*time.Second; len(asked) != 2 || asked[1] < least || asked[1] > most+30*time.Second {
 				t.Errorf("counts %v: asked at %v, want the second time from %v to %v", counts, asked, least, most)
 			}

@@ -22,8 +22,8 @@ type Permit struct {
 	// what it holds only while it is in flight, and returns false if that is not available.
 	Delay time.Duration
 	Enter func() bool
-	// Why is the reason if RetryAfter is negative, for the dead letter: a ban, which may end before
-	// the entry is due. It is empty if the cost is above the limit.
+	// Why is the reason if RetryAfter is negative, for the dead letter; empty if the cost is
+	// above the limit. Before the entry is due, it waits: a ban or an override may end.
 	Why string
 	// Own reports that the line's own limit refused. Otherwise By is the limit and key that
 	// did: the line's entries with that claim wait for RetryAfter, and the others continue.
