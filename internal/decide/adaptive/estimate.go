@@ -159,8 +159,14 @@ func (w *count) fails(how End) {
 	}
 }
 
+// unanswered returns how many waited in vain.
+func (w *count) unanswered() int { return w.tardy + w.late }
+
+// hopeless reports whether most did.
+func (w *count) hopeless() bool { return w.unanswered() > lost*w.answered }
+
 // mostFail reports whether most that are not answered failed, and were not left.
-func (w *count) mostFail() bool { return 2*w.failed > w.tardy+w.late }
+func (w *count) mostFail() bool { return 2*w.failed > w.unanswered() }
 
 // tick does what is due.
 func (e *estimate) tick(now int64) {
@@ -172,7 +178,7 @@ func (e *estimate) tick(now int64) {
 		e.window.start = now
 	}
 	switch w, took := &e.window, now-e.window.start; {
-	case took >= window && w.answered+w.tardy+w.late >= answers:
+	case took >= window && w.answered+w.unanswered() >= answers:
 		e.adjust(float64(took))
 		e.window = count{start: now}
 	case took >= max(slot, 2*e.patience) && (w.lapsed >= answers || w.answered == 0 && float64(w.lapsed) >= e.limit):
@@ -194,8 +200,7 @@ func (e *estimate) adjust(took float64) {
 	if latency < float64(slot)/2 {
 		e.patience = 0
 	}
-	vain, now := w.tardy+w.late, w.start+int64(took)
-	left := vain > lost*w.answered
+	left, now := w.hopeless(), w.start+int64(took)
 	switch paused := now < e.paused && (!e.failing || w.mostFail()); {
 	case left && !paused:
 		e.hopeless(now)
@@ -209,7 +214,7 @@ func (e *estimate) adjust(took float64) {
 		latency = w.took / float64(w.answered)
 		e.service, e.usual, e.latency = latency, latency, latency
 	}
-	if 4*vain <= w.answered {
+	if 4*w.unanswered() <= w.answered {
 		e.lowest, e.since = 0, 0
 	}
 	e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true
@@ -317,7 +322,7 @@ func (e *estimate) lag() {
 	if w.answered > 0 {
 		e.patience = 0
 		// Answers as fast as without a line: it is polls that fill the places.
-		if tooMany(w.refused, w.refused+w.passed) && w.tardy+w.late <= lost*w.answered && w.took <= fast*e.service*float64(w.answered) {
+		if tooMany(w.refused, w.refused+w.passed) && !w.hopeless() && w.took <= fast*e.service*float64(w.answered) {
 			e.set(e.limit * double)
 		}
 		return

@@ -210,9 +210,6 @@ func (s *place) failed(u *upload, now time.Time, err, left error) {
 // done gives the place back. The upstream did not work while it waited for the client. One that
 // answers before it has all of the request is in a dialogue.
 func (s *place) done(u *upload, now time.Time, how adaptive.End) {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	late := s.late
 	s.late = false
