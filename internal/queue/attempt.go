@@ -82,8 +82,11 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 			return q.bury(it, &policy, err.Error())
 		}
 		p.until = now.Add(storeRetry)
-		if errors.Is(err, ErrUnsure) {
+		switch {
+		case errors.Is(err, ErrUnsure):
 			it.stepAside(p, now)
+		case err != nil:
+			it.failed = now
 		}
 		return stays
 	}

@@ -16,6 +16,8 @@ type item struct {
 	gone     bool // taken back while in flight
 	// aside is until when others pass it, because its sender has not been told.
 	aside time.Time
+	// failed is when the store last could not give it.
+	failed time.Time
 	// due is when the limit that refused it last had said that it may be sent.
 	due time.Time
 }
@@ -130,11 +132,18 @@ func (l *line) first(concurrency int, now time.Time) (best *item, at time.Time) 
 }
 
 // stepAside makes an entry whose sender has not been told hold up the line no longer than
-// untoldTime. By then the sender has an answer, or the process that would give it has died.
+// untoldTime. By then the sender has an answer, or the process that would give it has died. If the
+// store was away, the sender may have an answer of which the store is told now.
 func (it *item) stepAside(p *pause, now time.Time) {
-	if aside := it.ref.Accepted.Add(untoldTime); !now.Before(aside) {
+	aside := it.ref.Accepted.Add(untoldTime)
+	if told := it.failed.Add(toldTime); told.After(aside) {
+		aside = told
+	}
+	if !now.Before(aside) {
 		it.aside, p.until = p.until, time.Time{}
-	} else if aside.Before(p.until) {
+		return
+	}
+	if aside.Before(p.until) {
 		p.until = aside
 	}
 }

@@ -73,6 +73,7 @@ const (
 	sweepEvery      = 5 * time.Second // interval of looking for expired entries
 	storeRetry      = time.Second     // wait after an error of a limit or the store
 	untoldTime      = 5 * time.Second // after that, others pass an entry whose sender was not told
+	toldTime        = 4 * time.Second // in which a store that answers again is told of all senders that were
 	farAway         = time.Hour       // longer than any wait
 	// A line asks its limit again after this time, and soon if a request joins it.
 	lookAgain = time.Minute

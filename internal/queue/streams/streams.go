@@ -442,7 +442,7 @@ func (s *Store) insist(try func(context.Context) error, failed func(error)) {
 	s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.stop), withdrawTime)
 		defer cancel()
-		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 			err := try(ctx)
 			if err == nil {
 				return
