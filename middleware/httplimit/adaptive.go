@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/answer"
@@ -81,84 +80,66 @@ func (a *Adaptive) Limit(next http.Handler) http.Handler {
 			answer.Overloaded(w, "the service is overloaded")
 			return
 		}
-		p := &place{of: l, clock: &a.clock, taken: taken}
-		p.lapse = time.AfterFunc(l.Patience(), func() {
-			p.once.Do(func() {
-				p.of.Lapse(p.taken)
-				p.late.Store(true)
-			})
-		})
-		defer p.cancel() // after a panic
+		var sent adaptive.Body
 		if r.Body != nil && r.Body != http.NoBody {
-			p.body = &read{ReadCloser: r.Body, clock: &a.clock}
+			body := &read{ReadCloser: r.Body, clock: &a.clock}
 			r = r.WithContext(r.Context())
-			r.Body = p.body
+			r.Body, sent = body, body
 		}
-		s := answer.Watch(w, func(status int) { p.answered(r.Context(), status) })
-		s.OnHijack = p.cancel // a WebSocket ends when its client likes
+		p := l.Hold(taken, sent, a.clock.Now)
+		defer p.Cancel() // after a panic
+		s := answer.Watch(w, func(status int) { leave(r.Context(), p, a.clock.Now(), status) })
+		s.OnHijack = p.Cancel // a WebSocket ends when its client likes
 		next.ServeHTTP(s, r)
 		s.End()
 	})
 }
 
-// place is that of a request, which is given back once.
-type place struct {
-	of    *adaptive.Limiter
-	clock *steady.Clock
-	once  sync.Once
-	lapse *time.Timer
-	late  atomic.Bool // it lapsed, and the request has not ended
-	taken adaptive.Place
-	body  *read // nil without one
-}
-
-func (p *place) cancel() { p.end(func() { p.of.Cancel(p.taken) }) }
-
-// answered gives the place back when the handler has decided about the header. It did not work
-// while it waited for the client to send more. A tunnel ends when its client likes.
-func (p *place) answered(ctx context.Context, status int) {
-	if status == http.StatusSwitchingProtocols {
-		p.cancel()
-		return
-	}
-	how := adaptive.Answered
+// leave gives the place of a request back when the handler has decided about the header. A tunnel
+// ends when its client likes.
+func leave(ctx context.Context, p *adaptive.Held, now time.Time, status int) {
 	switch {
+	case status == http.StatusSwitchingProtocols:
+		p.Cancel()
 	case ctx.Err() != nil: // the client has gone, or the time is over
-		how = adaptive.GaveUp
+		p.Done(now, adaptive.GaveUp)
 	case status >= http.StatusInternalServerError:
-		how = adaptive.Failed
+		p.Done(now, adaptive.Failed)
+	default:
+		p.Done(now, adaptive.Answered)
 	}
-	now := p.clock.Now().UnixNano()
-	if p.late.Swap(false) {
-		p.of.Late(now, how)
-		return
-	}
-	p.end(func() {
-		if p.body != nil {
-			p.taken.Waited(time.Duration(p.body.waits.Load()))
-		}
-		p.of.Done(p.taken, now, how)
-	})
-}
-
-func (p *place) end(by func()) {
-	p.once.Do(func() {
-		p.lapse.Stop()
-		by()
-	})
 }
 
 // read is a body that knows how long its reads have taken.
 type read struct {
 	io.ReadCloser
 	clock *steady.Clock
-	waits atomic.Int64
+
+	mu    sync.Mutex
+	asked time.Time // when the read in progress began
+	waits time.Duration
+	all   bool
 }
 
 // Read implements io.Reader.
 func (b *read) Read(to []byte) (int, error) {
-	begun := b.clock.Now()
+	b.mu.Lock()
+	b.asked = b.clock.Now()
+	b.mu.Unlock()
 	n, err := b.ReadCloser.Read(to)
-	b.waits.Add(int64(b.clock.Now().Sub(begun)))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waits, b.asked = b.waits+b.clock.Now().Sub(b.asked), time.Time{}
+	b.all = b.all || err != nil
 	return n, err
+}
+
+// Sending implements adaptive.Body.
+func (b *read) Sending(now time.Time) (waited time.Duration, all bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if waited = b.waits; !b.asked.IsZero() {
+		waited += max(now.Sub(b.asked), 0)
+	}
+	return waited, b.all
 }

@@ -48,6 +48,7 @@ const Classes = 16
 // Place is a request in progress.
 type Place struct {
 	started int64
+	sending int64  // how long the upstream waited for the client
 	window  int64  // in which it was let in; 0 if the limiter would not have
 	probe   uint32 // of which it is a sample; 0 for none
 	class   uint8
@@ -138,8 +139,9 @@ func (l *Limiter) Patience() time.Duration {
 	return max(time.Second, time.Duration(e.patience), time.Duration(5*e.service))
 }
 
-// Waited says how long the upstream had to wait for the client to send the request.
-func (p *Place) Waited(d time.Duration) { p.started += int64(d) }
+// Waited says how long the upstream has had to wait for the client to send the request, in all.
+// That is no work, but the place is held.
+func (p *Place) Waited(d time.Duration) { p.sending = int64(d) }
 
 // End is how a request ended.
 type End int
@@ -156,7 +158,7 @@ func (l *Limiter) Done(p Place, now int64, how End) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
-	l.estimate.ended(p, float64(max(now-p.started, 0)), how)
+	l.estimate.ended(p, now, how)
 	l.estimate.tick(now)
 }
 
@@ -192,6 +194,7 @@ func (l *Limiter) Late(now int64, how End) {
 // cancel needs l.mu.
 func (l *Limiter) cancel(p Place) {
 	l.inFlight--
+	l.estimate.window.sending += float64(p.sending)
 	if p.window == l.estimate.window.start {
 		l.estimate.window.passed--
 		l.estimate.window.classes[p.class].passed--

@@ -59,6 +59,7 @@ type estimate struct {
 	rate      int              // the next of rates
 	usual     float64          // latency
 	latency   float64          // of the last windows
+	sending   float64          // how long places were held in them while clients sent, for each answer
 	seen      bool             // a window has ended since the last probe
 	patience  int64            // with requests, if that of S is not enough
 	vain      bool             // the longest was not enough either, and nothing was answered since
@@ -97,6 +98,7 @@ type count struct {
 	lapsed, late    int     // late ones lapsed and were not answered
 	failed          int     // of the tardy and the late ones
 	took, waited    float64 // sums of those that were answered, and of the tardy ones
+	sending         float64 // sum of how long the upstream waited for clients
 	classes         [Classes]struct{ passed, refused int }
 }
 
@@ -124,20 +126,21 @@ func (p *probe) sample(now int64) uint32 {
 func (e *estimate) allowed(c Class) int {
 	limit := e.limit
 	if e.cutting && c.Index >= e.crowd {
-		limit = max(1, min(limit, max(cut*e.mean()*e.service, deepest*limit)/(1+e.more[e.crowd])))
+		limit = max(1, min(limit, max(cut*e.mean()*(e.service+e.sending), deepest*limit)/(1+e.more[e.crowd])))
 	}
 	return c.Of(int(limit))
 }
 
 func (e *estimate) set(limit float64) { e.limit = min(max(limit, e.min), e.max) }
 
-// ended counts a request that took so long.
-func (e *estimate) ended(p Place, took float64, how End) {
-	w := &e.window
+// ended counts a request.
+func (e *estimate) ended(p Place, now int64, how End) {
+	w, took := &e.window, float64(max(now-p.started-p.sending, 0))
 	switch {
 	case how == Answered:
 		w.answered++
 		w.took += took
+		w.sending += float64(p.sending)
 	case took > e.service: // if all give up, there is no other sign
 		w.tardy++
 		w.waited += took
@@ -196,6 +199,9 @@ func (e *estimate) adjust(took float64) {
 	e.rates[e.rate] = float64(w.answered) / took
 	e.rate = (e.rate + 1) % windows
 	latency := (w.took + w.waited) / float64(max(w.answered+w.tardy, 1))
+	if w.answered > 0 {
+		e.sending += (w.sending/float64(w.answered) - e.sending) / 4
+	}
 	e.vain = false
 	if latency < float64(slot)/2 {
 		e.patience = 0
@@ -237,7 +243,7 @@ func (e *estimate) adjust(took float64) {
 		for _, r := range e.rates[1:] {
 			best = max(best, r)
 		}
-		works := best * e.service
+		works := best * (e.service + e.sending)
 		target := works + 3*math.Sqrt(works) + 1
 		if e.saturated > windows || target > e.limit {
 			e.set(min(max(target, e.limit*shrink, e.held()), e.limit*grow))

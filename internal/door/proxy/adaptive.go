@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,24 +16,6 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store"
 )
-
-// longUpload is how long a request may hold a place at the upstream before its body has
-// arrived, if the upstream waits for it. After that it is the client that is slow, and holds no place.
-const longUpload = time.Second
-
-// place is the place of a request at the upstream. It is given back once, at the first
-// end of the request that somebody notices. A nil place is none: the upstream has no limit, or
-// the request holds it no more.
-type place struct {
-	of *adaptive.Limiter
-
-	mu    sync.Mutex
-	timer *time.Timer // of a body that arrives; nil without
-	lapse *time.Timer // of a request that takes too long to be work
-	taken adaptive.Place
-	gone  bool
-	late  bool // it lapsed, and the request has not ended
-}
 
 // class is the class of a request at the upstream.
 type class struct {
@@ -154,97 +135,38 @@ func (p *Proxy) enter(x *exchange) bool {
 	if !ok {
 		return false
 	}
-	x.place = &place{of: l, taken: taken}
-	x.place.expect(x.upload, l.Patience(), p.options.Clock)
+	var body adaptive.Body
+	if x.upload != nil {
+		body = x.upload
+	}
+	x.place = l.Hold(taken, body, p.options.Clock)
 	return true
 }
 
-// expect gives the place back after patience, and if the body does not arrive soon.
-func (s *place) expect(u *upload, patience time.Duration, clock func() time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lapse = time.AfterFunc(patience, func() {
-		s.end(func() {
-			s.of.Lapse(s.taken)
-			s.late = true
-		})
-	})
-	if u == nil {
-		return
-	}
-	s.timer = time.AfterFunc(longUpload, func() {
-		if u.waited(clock()) >= longUpload/2 && u.arrived().IsZero() {
-			s.cancel()
-		}
-	})
-}
-
-// cancel gives the place back: the upstream does not work on the request.
-func (s *place) cancel() { s.end(func() { s.of.Cancel(s.taken) }) }
-
-// answered gives the place back when the header of an answer arrives. An upstream that fails
-// fast is not a fast one, and a tunnel ends when its client likes.
-func (s *place) answered(u *upload, now time.Time, status int) {
+// leave gives the place of a request back when the header of an answer arrives. An upstream that
+// fails fast is not a fast one, one that answers before it has all of the request is in a dialogue,
+// and a tunnel ends when its client likes.
+func (x *exchange) leave(now time.Time, status int) {
 	switch {
-	case status == http.StatusSwitchingProtocols:
-		s.cancel()
 	case status >= http.StatusInternalServerError:
-		s.done(u, now, adaptive.Failed)
+		x.place.Done(now, adaptive.Failed)
+	case status == http.StatusSwitchingProtocols, x.upload != nil && x.upload.arrived().IsZero():
+		x.place.Cancel()
 	default:
-		s.done(u, now, adaptive.Answered)
+		x.place.Done(now, adaptive.Answered)
 	}
 }
 
-// failed gives the place back when there is no answer. left says whether the client has gone.
-func (s *place) failed(u *upload, now time.Time, err, left error) {
+// leaveUnanswered gives the place of a request back that has no answer.
+func (x *exchange) leaveUnanswered(now time.Time, err error) {
 	switch {
 	case unreached(err):
-		s.cancel()
-	case left != nil || isTimeout(err):
-		s.done(u, now, adaptive.GaveUp)
+		x.place.Cancel()
+	case x.in.Context().Err() != nil || isTimeout(err):
+		x.place.Done(now, adaptive.GaveUp)
 	default:
-		s.done(u, now, adaptive.Failed)
+		x.place.Done(now, adaptive.Failed)
 	}
-}
-
-// done gives the place back. The upstream did not work while it waited for the client. One that
-// answers before it has all of the request is in a dialogue.
-func (s *place) done(u *upload, now time.Time, how adaptive.End) {
-	s.mu.Lock()
-	late := s.late
-	s.late = false
-	s.mu.Unlock()
-	if late {
-		s.of.Late(now.UnixNano(), how)
-		return
-	}
-	s.end(func() {
-		if u != nil {
-			if how == adaptive.Answered && u.arrived().IsZero() {
-				s.of.Cancel(s.taken)
-				return
-			}
-			s.taken.Waited(u.waited(now))
-		}
-		s.of.Done(s.taken, now.UnixNano(), how)
-	})
-}
-
-func (s *place) end(by func()) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone {
-		return
-	}
-	s.gone = true
-	s.lapse.Stop()
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	by()
 }
 
 // shed answers a request for which the upstream has no place. It is no refusal of a limit,

@@ -176,7 +176,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Deferred, since httputil panics when an upstream's answer is cut off. A tunnel lasts
 	// until here, and so do its slots.
 	defer func() {
-		x.place.cancel()
+		x.place.Cancel()
 		x.pass.End()
 		*x = exchange{pass: x.pass, matches: x.matches}
 		p.exchanges.Put(x)
@@ -310,7 +310,7 @@ func (p *Proxy) answered(res *http.Response) error {
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.answer = res
 		if x.place != nil {
-			x.place.answered(x.upload, p.options.Clock(), res.StatusCode)
+			x.leave(p.options.Clock(), res.StatusCode)
 		}
 		p.took(x, res.StatusCode < http.StatusInternalServerError)
 		if _, ok := res.Header["Content-Type"]; !ok {
@@ -360,7 +360,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.fault = err
 		if x.place != nil {
-			x.place.failed(x.upload, p.options.Clock(), err, x.in.Context().Err())
+			x.leaveUnanswered(p.options.Clock(), err)
 		}
 		if !unreached(err) {
 			p.took(x, false)
@@ -420,7 +420,7 @@ type exchange struct {
 	pass      admission.Pass
 	class     class          // of requests to the upstream, if that has a limit
 	sent      time.Time      // to the upstream, if a rule asks how long that takes
-	place     *place         // at the upstream; nil if that has no limit
+	place     *adaptive.Held // at the upstream; nil if that has no limit
 	upload    *upload        // the request's body; nil without one
 	answer    *http.Response // the upstream's; use only its header and trailer
 	outlast   *outlast       // nil if it ends with its client

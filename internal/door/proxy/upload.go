@@ -259,15 +259,15 @@ func (u *upload) arrived() time.Time {
 	return u.at
 }
 
-// waited returns how long the upstream has waited for the client, until now. One that does not
-// read, such as before it answers "100 Continue", does not wait.
-func (u *upload) waited(now time.Time) time.Duration {
+// Sending implements adaptive.Body. An upstream that does not read, such as before it answers
+// "100 Continue", does not wait.
+func (u *upload) Sending(now time.Time) (waited time.Duration, all bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.asked.IsZero() {
-		return u.waits
+	if waited = u.waits; !u.asked.IsZero() {
+		waited += max(now.Sub(u.asked), 0)
 	}
-	return u.waits + max(now.Sub(u.asked), 0)
+	return waited, !u.at.IsZero()
 }
 
 // broken returns why the client did not send all of the body, or nil.

@@ -20,6 +20,12 @@ type Limiter interface {
 	Done(place any, now int64, answered bool)
 }
 
+// Sender is a Limiter that is told how long the client took to send a request. It returns the
+// place as Done is to get it.
+type Sender interface {
+	Sent(place any, took time.Duration) any
+}
+
 // Service draws how long one request takes, with the given mean.
 type Service func(r *rand.Rand, mean float64) float64
 
@@ -49,6 +55,9 @@ type Run struct {
 	Length  time.Duration
 	Changes []Change // by time
 
+	// Sends draws how long a client takes to send its request, which has its place meanwhile; it
+	// may be nil.
+	Sends   func(r *rand.Rand) time.Duration
 	Classes []float64       // which part of the requests each class is; nil if all are of class 0
 	Proxies []Limiter       // each gets an equal part of the requests, at random
 	Skew    []time.Duration // how far the clock of each is ahead; nil for none
@@ -108,8 +117,9 @@ type state struct {
 	Run
 	random  *rand.Rand
 	busy    finishing
-	line    []*job // waits for a server
-	leaving []*job // by arrival
+	sending finishing // by when the upstream has all of them
+	line    []*job    // waits for a server
+	leaving []*job    // by arrival
 	result  *Result
 }
 
@@ -126,8 +136,11 @@ func (r Run) Do() *Result {
 	gap := float64(r.Service) / float64(r.Servers) / r.Load
 	arrival, second, changes := int64(s.random.ExpFloat64()*gap), 0, r.Changes
 	for {
-		const arrives, finishes, leaves, changed, ticks = 0, 1, 2, 3, 4
+		const arrives, sent, finishes, leaves, changed, ticks = 0, 1, 2, 3, 4, 5
 		now, what := arrival, arrives
+		if len(s.sending) > 0 && s.sending[0].finishes <= now {
+			now, what = s.sending[0].finishes, sent
+		}
 		if len(s.busy) > 0 && s.busy[0].finishes <= now {
 			now, what = s.busy[0].finishes, finishes
 		}
@@ -150,6 +163,8 @@ func (r Run) Do() *Result {
 		case arrives:
 			s.arrive(now, second)
 			arrival = now + int64(s.random.ExpFloat64()*gap)
+		case sent:
+			s.sent(now)
 		case finishes:
 			s.finish(now, second)
 		case leaves:
@@ -198,7 +213,26 @@ func (s *state) arrive(now int64, second int) {
 		return
 	}
 	j := &job{arrived: now, proxy: proxy, class: class, place: place}
-	s.line, s.leaving = append(s.line, j), append(s.leaving, j)
+	s.leaving = append(s.leaving, j)
+	if s.Sends == nil {
+		s.line = append(s.line, j)
+		s.serve(now)
+		return
+	}
+	j.finishes = now + int64(s.Sends(s.random))
+	heap.Push(&s.sending, j)
+}
+
+// sent gives the upstream a request of which it has all now.
+func (s *state) sent(now int64) {
+	j := heap.Pop(&s.sending).(*job) //nolint:forcetypeassert,errcheck // of this heap
+	if j.over {
+		return
+	}
+	if p, ok := s.Proxies[j.proxy].(Sender); ok {
+		j.place = p.Sent(j.place, time.Duration(now-j.arrived))
+	}
+	s.line = append(s.line, j)
 	s.serve(now)
 }
 
