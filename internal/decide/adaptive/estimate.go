@@ -185,7 +185,7 @@ func (e *estimate) tick(now int64) {
 		e.adjust(float64(took))
 		e.window = count{start: now}
 	case took >= max(slot, 2*e.patience) && (w.lapsed >= answers || w.answered == 0 && float64(w.lapsed) >= e.limit):
-		e.lag()
+		e.lag(now)
 		e.window = count{start: now}
 	}
 	if now >= e.next {
@@ -207,7 +207,7 @@ func (e *estimate) adjust(took float64) {
 		e.patience = 0
 	}
 	left, now := w.hopeless(), w.start+int64(took)
-	switch paused := now < e.paused && (!e.failing || w.mostFail()); {
+	switch paused := e.isPaused(now); {
 	case left && !paused:
 		e.hopeless(now)
 		return
@@ -254,6 +254,11 @@ func (e *estimate) adjust(took float64) {
 	}
 	e.usual += (latency - e.usual) / 16
 	e.latency += (latency - e.latency) / 4
+}
+
+// isPaused reports whether nothing is done about those that wait in vain.
+func (e *estimate) isPaused(now int64) bool {
+	return now < e.paused && (!e.failing || e.window.mostFail())
 }
 
 // hopeless is for a window in which most waited in vain: in a line, or because they leave for
@@ -323,8 +328,12 @@ func tooMany(refused, of int) bool { return float64(refused) > overload*float64(
 // behind that it works on what nobody waits for, and the limit is halved; or it is slow, and if that
 // is why requests are refused it takes more patience to learn how slow, once. A limit below that at
 // the start is of another time.
-func (e *estimate) lag() {
+func (e *estimate) lag(now int64) {
 	w := &e.window
+	if w.hopeless() && !e.isPaused(now) {
+		e.hopeless(now)
+		return
+	}
 	if w.answered > 0 {
 		e.patience = 0
 		// Answers as fast as without a line: it is polls that fill the places.

@@ -28,6 +28,32 @@ func TestAllGiveUpAndNobodyIsRefused(t *testing.T) {
 	}
 }
 
+// Clients wait longer than a request holds its place, so all lapse and nothing is answered in time.
+// That is a line, and not a slow upstream of which nothing is known: also where few requests come,
+// and where the upstream answers some pages at once.
+func TestAllLapseInALine(t *testing.T) {
+	const ms = time.Millisecond
+	for _, row := range []struct {
+		proxies, servers int
+		service, wait    time.Duration
+	}{
+		{1, 1, 100 * ms, 2 * time.Second}, {1, 8, 500 * ms, 3 * time.Second}, {4, 8, 100 * ms, 2 * time.Second},
+		{10, 8, 100 * ms, 2 * time.Second}, {10, 32, 500 * ms, 2500 * ms},
+	} {
+		for _, load := range []float64{1.5, 4} {
+			for _, cheap := range []float64{0, 0.03} {
+				run := slowserver.Run{
+					Seed: 1, Servers: row.servers, Service: row.service, Draw: slowserver.Exponential, Load: load, Timeout: row.wait, Length: 4 * time.Minute,
+					Proxies: patients(row.proxies), Cheap: cheap,
+				}
+				if good := run.Do().Goodput(60, 240); good < 0.6 {
+					t.Errorf("%+v, load %v, %v cheap: goodput %.1f %%, want at least 60 %%", row, load, cheap, 100*good)
+				}
+			}
+		}
+	}
+}
+
 // A little more is asked for than the upstream can do: too few are refused for a probe, S follows
 // the line, and the limit S. That ends when clients give up.
 func TestJustAboveCapacity(t *testing.T) {

@@ -58,6 +58,7 @@ type Run struct {
 	// Sends draws how long a client takes to send its request, which has its place meanwhile; it
 	// may be nil.
 	Sends   func(r *rand.Rand) time.Duration
+	Cheap   float64         // part of the requests that need no server and take 2 ms
 	Classes []float64       // which part of the requests each class is; nil if all are of class 0
 	Proxies []Limiter       // each gets an equal part of the requests, at random
 	Skew    []time.Duration // how far the clock of each is ahead; nil for none
@@ -213,6 +214,10 @@ func (s *state) arrive(now int64, second int) {
 		return
 	}
 	j := &job{arrived: now, proxy: proxy, class: class, place: place}
+	if s.Cheap > 0 && s.random.Float64() < s.Cheap {
+		s.Proxies[proxy].Done(place, s.at(proxy, now)+int64(2*time.Millisecond), true)
+		return
+	}
 	s.leaving = append(s.leaving, j)
 	if s.Sends == nil {
 		s.line = append(s.line, j)
