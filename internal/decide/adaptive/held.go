@@ -23,7 +23,6 @@ type Held struct {
 	of       *Limiter
 	clock    func() time.Time
 	body     Body
-	from     time.Time
 	patience time.Duration
 
 	mu    sync.Mutex
@@ -35,7 +34,7 @@ type Held struct {
 
 // Hold holds a place that has been taken. The body may be nil.
 func (l *Limiter) Hold(p Place, body Body, clock func() time.Time) *Held {
-	h := &Held{of: l, clock: clock, body: body, from: clock(), patience: l.Patience(), place: p}
+	h := &Held{of: l, clock: clock, body: body, patience: l.Patience(), place: p}
 	first := h.patience
 	if body != nil {
 		first = min(first, longSending)
@@ -56,9 +55,10 @@ func (h *Held) expire() {
 	}
 	now := h.clock()
 	waited, all := h.waits(now)
-	left := h.from.Add(h.patience + waited).Sub(now)
+	held := time.Duration(now.UnixNano() - h.place.started)
+	left := h.patience + waited - held
 	switch {
-	case !all && waited >= longSending/2 && now.Sub(h.from) >= longSending:
+	case !all && waited >= longSending/2 && held >= longSending:
 		h.end(h.of.Cancel)
 	case left > 0:
 		h.timer.Reset(left)
