@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -60,6 +59,12 @@ func (c *adminClient) get(ctx context.Context, path string, query url.Values) (i
 	return c.do(ctx, http.MethodGet, u, http.NoBody)
 }
 
+// stream returns a stream of events.
+func (c *adminClient) stream(ctx context.Context, path string) (io.ReadCloser, error) {
+	answer, err := c.send(ctx, &silentError{"event", c.base.Host, streamTimeout}, http.MethodGet, c.base.JoinPath(path), http.NoBody)
+	return c.body(answer, err)
+}
+
 // getJSON decodes a response into out.
 func (c *adminClient) getJSON(ctx context.Context, path string, query url.Values, out any) error {
 	body, err := c.get(ctx, path, query)
@@ -89,6 +94,9 @@ func (c *adminClient) decode(path string, body io.ReadCloser, out any) error {
 	if _, other := errors.AsType[*json.SyntaxError](err); other {
 		return c.noDoor("its answer is not JSON")
 	}
+	if silent, ok := errors.AsType[*silentError](err); ok {
+		return silent
+	}
 	if err != nil {
 		return fmt.Errorf("invalid response from %s: %w", path, err)
 	}
@@ -104,7 +112,12 @@ func (c *adminClient) noDoor(why string) error {
 }
 
 func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io.Reader) (io.ReadCloser, error) {
-	answer, err := c.send(ctx, method, u, body)
+	answer, err := c.send(ctx, &silentError{"answer", c.base.Host, serverTimeout}, method, u, body)
+	return c.body(answer, err)
+}
+
+// body returns the body of an answer, or why there is none.
+func (c *adminClient) body(answer *http.Response, err error) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, c.unanswered(err)
 	}
@@ -117,7 +130,10 @@ func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io
 // refusal reads the error in an answer.
 func (c *adminClient) refusal(answer *http.Response) error {
 	defer func() { _ = answer.Body.Close() }()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // as much as arrives
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	if silent, ok := errors.AsType[*silentError](err); ok {
+		return silent
+	} // otherwise as much as arrives
 	what := detail(text)
 	if wantsTLS(answer.StatusCode, text) {
 		return c.plainText()
@@ -131,10 +147,13 @@ func (c *adminClient) refusal(answer *http.Response) error {
 	return &refusedError{answer.StatusCode, what}
 }
 
-// send calls u. The error does not name it.
-func (c *adminClient) send(ctx context.Context, method string, u *url.URL, body io.Reader) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+// send calls u, and waits for the answer and each part of it until the server is silent. The error
+// does not name u.
+func (c *adminClient) send(ctx context.Context, silent *silentError, method string, u *url.URL, body io.Reader) (*http.Response, error) {
+	p := newWaiting(ctx, silent)
+	r, err := http.NewRequestWithContext(p.ctx, method, u.String(), body)
 	if err != nil {
+		p.end(nil)
 		return nil, err
 	}
 	if c.token != "" {
@@ -147,7 +166,14 @@ func (c *adminClient) send(ctx context.Context, method string, u *url.URL, body 
 	if at, ok := errors.AsType[*url.Error](err); ok {
 		err = at.Err
 	}
-	return answer, err
+	p.timer.Stop()
+	if err != nil {
+		err = p.judge(err)
+		p.end(nil)
+		return nil, err
+	}
+	answer.Body = &patientBody{answer.Body, p}
+	return answer, nil
 }
 
 // detail returns the detail of a problem, or an empty text.
@@ -169,6 +195,9 @@ func (e *refusedError) Error() string { return e.detail }
 
 // unanswered says why there was no response, and what to do about it.
 func (c *adminClient) unanswered(err error) error {
+	if silent, ok := errors.AsType[*silentError](err); ok {
+		return silent
+	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		err = fmt.Errorf("cannot reach the admin door at %s: %w", c.base.Host, err)
 		if hint := tlsHint(err, c.base.Host); hint != "" {
@@ -206,16 +235,11 @@ func tlsHint(err error, host string) string {
 	return ""
 }
 
-// serverTimeout limits how long a server may take to answer about a request.
-const serverTimeout = 30 * time.Second
-
 // question asks the server for something about a request.
 func question(ctx context.Context, server *connection, path string, body []byte, out any) error {
 	client, err := server.client()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
-	defer cancel()
 	return client.postJSON(ctx, path, json.RawMessage(body), out)
 }

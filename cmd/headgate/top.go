@@ -41,7 +41,8 @@ refused most or send the most requests. It calls the admin door.
 
 On a terminal it redraws the screen every interval until Ctrl-C; otherwise it
 prints one block per interval. With --once it prints the last interval and exits.
-A terminal waits for a server that restarts; otherwise top ends with it.`,
+A terminal waits for a server that restarts, or sends nothing for 10 seconds;
+otherwise top ends with it.`,
 		Example: `  headgate top
   headgate top --by active --rule login -n 20
   headgate top --once --json`,
@@ -92,7 +93,7 @@ type sight struct {
 
 // watch shows updates until ctx is done. On a terminal it waits for a server that restarts.
 func (f *topFlags) watch(ctx context.Context, c *adminClient, screen *screen) error {
-	live, err := c.get(ctx, "/v1/live", nil)
+	live, err := c.stream(ctx, "/v1/live")
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func returned(ctx context.Context, c *adminClient, screen *screen, err error) (i
 		case <-every.C:
 		}
 		var live io.ReadCloser
-		if live, err = c.get(ctx, "/v1/live", nil); err == nil {
+		if live, err = c.stream(ctx, "/v1/live"); err == nil {
 			return live, nil
 		}
 	}
