@@ -2,7 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,8 +31,8 @@ func newCheck(s streams) *cobra.Command {
 		Long: `Check reads rule files, and folders of rule files, exactly as serve does and
 reports every mistake. It also checks the rule tests next to them, without
 running them. Without a path it checks the rules that the file given by --config
-names, and the other settings of that file; ports and certificates are checked
-when serve starts.
+names. It warns of what else in that file, or in the files that it names, serve
+would refuse here; whether ports are free shows when serve starts.
 
 HEADGATE_COMPAT, HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES have the
 same effect as for serve.
@@ -67,14 +70,18 @@ it 1 as well.`,
 // check checks rule files and folders, or those that the configuration names, and prints
 // what is wrong with them.
 func (f *checkFlags) check(s streams, paths []string) error {
-	options, warnings, err := f.loadRuleOptions()
+	c, err := f.loadOffline()
 	if len(paths) == 0 && err == nil {
-		paths, err = f.namedRules()
+		paths, err = f.namedRules(c)
 	}
 	if err != nil {
 		return err
 	}
-	r := offline.Check(options, paths...)
+	r := offline.Check(c.RuleOptions, paths...)
+	warnings := c.Warnings
+	if f.config != "" {
+		warnings = append(warnings, refusals(c, &r, paths)...)
+	}
 	r.Warn(warnings)
 	if f.asJSON {
 		err = printReport(s, &r)
@@ -104,9 +111,26 @@ func (f *flags) needsNoPath() error {
 	return nil
 }
 
+// refusals returns why serve would not start with a configuration file. They are warnings: another
+// environment may have a secret, a store or a file that this one lacks.
+func refusals(c *config.Config, r *offline.Report, paths []string) (all []*config.SourceError) {
+	rs := r.Ruleset
+	if !slices.EqualFunc(c.Rules, paths, func(a, b string) bool { return filepath.Clean(a) == filepath.Clean(b) }) && len(c.Rules) > 0 {
+		rs = nil // a part of the server's
+	}
+	for _, err := range app.Check(c, rs) {
+		if e, ok := errors.AsType[*config.SourceError](err); ok {
+			told := *e
+			told.Message += "; serve would not start here"
+			all = append(all, &told)
+		}
+	}
+	return all
+}
+
 // namedRules returns the rule files and folders that the configuration file names.
-func (f *flags) namedRules() ([]string, error) {
-	paths, err := config.LoadRules(config.Sources{File: f.config, Doors: app.Sections()})
+func (f *flags) namedRules(c *config.Config) ([]string, error) {
+	paths, err := c.NamedRules()
 	if err == nil && len(paths) == 0 {
 		err = &usageError{f.config + " does not set \"rules\"", "pass the rules: headgate check --config " + f.config + " rules/"}
 	}
@@ -115,9 +139,9 @@ func (f *flags) namedRules() ([]string, error) {
 
 // rulesOf returns the rule files and folders of --rules; without it those that the configuration
 // file names, else ./rules.
-func (f *flags) rulesOf(given string) ([]string, error) {
+func (f *flags) rulesOf(c *config.Config, given string) ([]string, error) {
 	if given == "" && f.config != "" {
-		paths, err := config.LoadRules(config.Sources{File: f.config, Doors: app.Sections()})
+		paths, err := c.NamedRules()
 		if err != nil || len(paths) > 0 {
 			return paths, err
 		}

@@ -149,15 +149,15 @@ func (f *explainFlags) explain(cmd *cobra.Command, q offline.ExplainRequest) (*o
 		x := &offline.Explained{Counts: "live"}
 		return x, question(cmd.Context(), f.server, "/v1/explain", body, x)
 	}
-	options, _, err := f.reading.loadRuleOptions()
+	c, err := f.reading.loadOffline()
 	if err != nil {
 		return nil, err
 	}
-	paths, err := f.reading.rulesOf(f.rules)
+	paths, err := f.reading.rulesOf(c, f.rules)
 	if err != nil {
 		return nil, err
 	}
-	return offline.ExplainFiles(cmd.Context(), options, q, paths...)
+	return offline.ExplainFiles(cmd.Context(), c.RuleOptions, q, paths...)
 }
 
 // explanation prints an explanation for people.

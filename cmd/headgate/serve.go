@@ -99,14 +99,13 @@ func (f *flags) given() bool {
 	return f.config != "" || f.envoyEnv
 }
 
-// loadRuleOptions returns the settings for reading rules, and warnings about the
-// configuration file.
-func (f *flags) loadRuleOptions() (config.RuleOptions, []*config.SourceError, error) {
+// loadOffline returns the settings for commands that do not serve.
+func (f *flags) loadOffline() (*config.Config, error) {
 	given := map[string]string{}
 	for key, value := range f.values {
 		given[key] = *value
 	}
-	return config.LoadRuleOptions(config.Sources{File: f.config, Flags: given, EnvoyEnvironment: f.envoyEnv, Doors: app.Sections()})
+	return config.LoadOffline(config.Sources{File: f.config, Flags: given, EnvoyEnvironment: f.envoyEnv, Doors: app.Sections()})
 }
 
 func newServe(s streams) *cobra.Command {

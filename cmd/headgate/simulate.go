@@ -160,17 +160,17 @@ func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error 
 	case f.top < 0:
 		return &usageError{"--top must not be negative", ""}
 	}
-	options, _, err := f.reading.loadRuleOptions()
+	c, err := f.reading.loadOffline()
 	if err != nil {
 		return err
 	}
-	paths, err := f.reading.rulesOf(f.rules)
+	paths, err := f.reading.rulesOf(c, f.rules)
 	if err != nil {
 		return err
 	}
 	p := f.begin(s, args)
 	simulation := offline.Simulation{
-		AccessLogs: f.AccessLogs, Rules: paths, RuleOptions: options, Domain: f.domain,
+		AccessLogs: f.AccessLogs, Rules: paths, RuleOptions: c.RuleOptions, Domain: f.domain,
 		MaxKeys: f.maxKeys, Top: f.top, AllKeys: f.asCSV,
 	}
 	if f.compare != "" {

@@ -57,11 +57,11 @@ type testFlags struct {
 }
 
 func (f *testFlags) run(ctx context.Context, s streams, paths []string) error {
-	t := offline.RuleTests{Paths: paths}
-	var err error
-	if t.Reading, _, err = f.reading.loadRuleOptions(); err != nil {
+	c, err := f.reading.loadOffline()
+	if err != nil {
 		return err
 	}
+	t := offline.RuleTests{Paths: paths, Reading: c.RuleOptions}
 	if f.only != "" {
 		if t.Only, err = regexp.Compile(f.only); err != nil {
 			return &usageError{fmt.Sprintf("--run: %v", err), "escape special characters such as dots and brackets with a backslash"}

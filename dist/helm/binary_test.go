@@ -49,13 +49,14 @@ const secret = "a-token-of-tests-that-is-long-enough"
 // folder and the environment.
 func pod(t *testing.T, objects []object) (folder string, environment []string) {
 	t.Helper()
-	folder = t.TempDir()
+	folder, certs := t.TempDir(), t.TempDir()
+	certify(t, certs)
 	d, c := deployment(t, objects)
 	for _, m := range c.VolumeMounts {
 		at := filepath.Join(folder, strings.TrimPrefix(m.MountPath, "/etc/headgate"))
 		for _, v := range d.Spec.Template.Spec.Volumes {
 			if v.Name == m.Name {
-				mount(t, at, v, objects)
+				mount(t, at, certs, v, objects)
 			}
 		}
 	}
@@ -68,7 +69,8 @@ func pod(t *testing.T, objects []object) (folder string, environment []string) {
 	return folder, environment
 }
 
-func mount(t *testing.T, at string, v corev1.Volume, objects []object) {
+// mount writes the files of a volume. Those of certificates are in the folder certs.
+func mount(t *testing.T, at, certs string, v corev1.Volume, objects []object) {
 	t.Helper()
 	switch {
 	case v.ConfigMap != nil:
@@ -82,7 +84,11 @@ func mount(t *testing.T, at string, v corev1.Volume, objects []object) {
 	case v.Projected != nil:
 		for _, source := range v.Projected.Sources {
 			for _, item := range source.Secret.Items {
-				write(t, filepath.Join(at, item.Path), secret+"\n", os.FileMode(*v.Projected.DefaultMode))
+				text := secret + "\n"
+				if pem, err := os.ReadFile(filepath.Join(certs, filepath.Base(item.Path))); err == nil {
+					text = string(pem)
+				}
+				write(t, filepath.Join(at, item.Path), text, os.FileMode(*v.Projected.DefaultMode))
 			}
 		}
 	}

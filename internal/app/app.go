@@ -127,16 +127,7 @@ func New(options Options) (_ *App, err error) {
 	}
 	a.registry, a.started = prometheus.NewRegistry(), a.options.Clock()
 	a.began = time.Now()
-	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies, Ignored: a.tellOfIgnored}); err != nil {
-		return nil, err
-	}
-	if a.verifier, err = a.newVerifier(); err != nil {
-		return nil, err
-	}
-	if a.doors, err = serving.New(serving.Options{
-		Config: options.Config, List: a.list(), Logger: a.log, Clock: a.options.Clock, Clients: a.clients, Life: &a.life,
-		OperatorsMayMove: options.AdminMayMove, Descriptors: options.Descriptors, Resources: options.Resources,
-	}); err != nil {
+	if err = a.prepare(); err != nil {
 		return nil, err
 	}
 	a.otlp = a.telemetryOptions()
@@ -144,9 +135,6 @@ func New(options Options) (_ *App, err error) {
 		a.warns = announce.New(options.Config.EarlyWarning.Policy)
 	}
 	if a.followsPlane() {
-		if a.plane, err = a.newPlane(); err != nil {
-			return nil, err
-		}
 		none := new(rules.Ruleset)
 		domains, err := a.doors.Domains(none)
 		a.state.Store(&rulesState{Reading: follow.Reading{Rules: none}, domains: domains, waiting: true})
@@ -164,6 +152,41 @@ func New(options Options) (_ *App, err error) {
 	a.warn(rs)
 	a.state.Store(&rulesState{Reading: follow.Reading{Rules: rs, LoadedAt: a.options.Clock(), Succeeded: 1}, domains: domains})
 	return a, nil
+}
+
+// prepare makes what needs no rules, from the settings and the files that they name.
+func (a *App) prepare() (err error) {
+	o := &a.options
+	if a.clients, err = client.New(client.Config{TrustedProxies: o.Config.TrustedProxies, Ignored: a.tellOfIgnored}); err != nil {
+		return err
+	}
+	if a.verifier, err = a.newVerifier(); err != nil {
+		return err
+	}
+	if a.doors, err = serving.New(serving.Options{
+		Config: o.Config, List: a.list(), Logger: a.log, Clock: o.Clock, Clients: a.clients, Life: &a.life,
+		OperatorsMayMove: o.AdminMayMove, Descriptors: o.Descriptors, Resources: o.Resources,
+	}); err == nil && a.followsPlane() {
+		a.plane, err = a.newPlane()
+	}
+	return err
+}
+
+// Check returns why an App would not start with these settings and rules, as far as that shows
+// before a door is opened. The rules are nil if they are not known.
+func Check(c *config.Config, rs *rules.Ruleset) config.Errors {
+	if errs := c.Conflicts(); len(errs) > 0 {
+		return errs
+	}
+	a := &App{options: Options{Config: c, Clock: time.Now}, log: slog.New(slog.DiscardHandler)}
+	err := a.prepare()
+	if err == nil && rs != nil && !a.followsPlane() {
+		_, err = a.doors.Domains(rs)
+	}
+	if err != nil {
+		return config.Errors{c.Locate(err)}
+	}
+	return nil
 }
 
 // Start opens the doors and serves. It listens first, so that an address that is

@@ -181,11 +181,7 @@ func Load(from Sources) (*Config, error) {
 	var errs Errors
 	errs.add(c.readAny(from, environment))
 	errs = append(errs, c.applyEnvoy(from, environment)...)
-	for _, s := range c.settings() {
-		if value, ok := environment(s.variable()); ok && value != "" {
-			errs.add(s.apply(c, s.variable(), value))
-		}
-	}
+	errs = append(errs, c.applyEach(variables(environment))...)
 	for _, s := range c.settings() {
 		if value, ok := from.Flags[s.key]; ok {
 			name := strings.ReplaceAll(s.key, ".", "-")
@@ -200,10 +196,7 @@ func Load(from Sources) (*Config, error) {
 	if len(errs) == 0 {
 		c.placeDoors()
 		c.inheritTLS()
-		errs = c.checkTogether()
-		for i, err := range errs {
-			errs[i] = c.Locate(err)
-		}
+		errs = c.Conflicts()
 	}
 	if len(errs) > 0 {
 		return nil, errs

@@ -264,3 +264,21 @@ func TestExposed(t *testing.T) {
 		}
 	}
 }
+
+// An address has a host that can exist: an IP address or a name.
+func TestHostsOfAddresses(t *testing.T) {
+	for host, want := range map[string]bool{
+		"": true, "127.0.0.1": true, "[::1]": true, "[fe80::1%eth0]": true, "localhost": true, "my_service": true, "a-1.example.com.": true, "10.in-addr.example": true,
+		"*": false, "256.1.1.1": false, "127.1": false, "1": false, "a b": false, "a/b": false, "[::g]": false,
+	} {
+		for _, key := range []string{"listen.api", "listen.grpc", "proxy.listen", "xds.address"} {
+			if key == "xds.address" && host == "" {
+				continue // a server to connect to has a host
+			}
+			_, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: map[string]string{key: host + ":8085"}})
+			if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "neither an IP address nor the name of a host") {
+				t.Errorf("%s %q: %v", key, host, err)
+			}
+		}
+	}
+}

@@ -237,12 +237,17 @@ func (c *Config) doorNames() []string {
 // checkDoors finds doors that must not open with these settings.
 func (c *Config) checkDoors() (errs Errors) {
 	for _, d := range c.doors {
-		errs = append(errs, c.checkGuard(d)...)
-		if d.Check != nil {
-			errs = append(errs, d.Check(c)...)
-		}
+		errs = append(append(errs, c.checkGuard(d)...), d.contradictions(c)...)
 	}
 	return errs
+}
+
+// contradictions returns which settings of a door contradict each other.
+func (d *Door) contradictions(c *Config) Errors {
+	if d.Check == nil {
+		return nil
+	}
+	return d.Check(c)
 }
 
 // checkGuard returns an error for a guarded door without authentication that other

@@ -309,9 +309,9 @@ func TestEnvoyNodeAndSentinel(t *testing.T) {
 	}
 }
 
-// TestLoadRuleOptions: check reads rules like serve, and ignores other wrong variables
+// TestLoadOffline: check reads rules like serve, and ignores other wrong variables
 // in the environment.
-func TestLoadRuleOptions(t *testing.T) {
+func TestLoadOffline(t *testing.T) {
 	envoy := rulefile.Options{Compat: rules.CompatEnvoy}
 	for _, tt := range []struct {
 		name string
@@ -331,11 +331,11 @@ func TestLoadRuleOptions(t *testing.T) {
 			rulefile.Options{MergeDomains: true, IgnoreDotFiles: true},
 		},
 	} {
-		if got, _, err := config.LoadRuleOptions(tt.from); err != nil || got != tt.want {
-			t.Errorf("%s: %+v, %v", tt.name, got, err)
+		if c, err := config.LoadOffline(tt.from); err != nil || c.RuleOptions != tt.want {
+			t.Errorf("%s: %+v, %v", tt.name, c, err)
 		}
 	}
-	if _, _, err := config.LoadRuleOptions(manifest("HEADGATE_COMPAT", "envoi")); err == nil || !strings.Contains(err.Error(), "HEADGATE_COMPAT") {
+	if _, err := config.LoadOffline(manifest("HEADGATE_COMPAT", "envoi")); err == nil || !strings.Contains(err.Error(), "HEADGATE_COMPAT") {
 		t.Error(err)
 	}
 }

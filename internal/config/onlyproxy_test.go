@@ -53,11 +53,11 @@ func ruleOptions(t *testing.T, text, variable, value string) (served, checked ru
 	if err != nil {
 		t.Fatal(text, err)
 	}
-	checked, _, err = config.LoadRuleOptions(from)
+	offline, err := config.LoadOffline(from)
 	if err != nil {
 		t.Fatal(text, err)
 	}
-	return c.RuleOptions, checked
+	return c.RuleOptions, offline.RuleOptions
 }
 
 // TestFieldsThatTheProxyKeepsOut: the proxy drops fields with underscores unless it is

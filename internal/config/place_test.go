@@ -103,17 +103,19 @@ func TestWarningsForCheck(t *testing.T) {
 	if err := os.WriteFile(file, []byte("proxy: {listen: ':1'}\ntrusted_proxies: [0.0.0.0/0]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, warnings, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: file, Environment: none})
-	if err != nil || len(warnings) != 2 || warnings[0].Line != 1 || warnings[1].Line != 2 || warnings[1].Column != 18 {
-		t.Errorf("%v, %v", warnings, err)
+	c, err := config.LoadOffline(config.Sources{Doors: app.Sections(), File: file, Environment: none})
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, warnings, err = config.LoadRuleOptions(config.Sources{Environment: none})
-	if err != nil || len(warnings) != 0 {
-		t.Errorf("%v, %v", warnings, err)
+	if w := c.Warnings; len(w) != 2 || w[0].Line != 1 || w[1].Line != 2 || w[1].Column != 18 {
+		t.Error(w)
+	}
+	if c, err = config.LoadOffline(config.Sources{Environment: none}); err != nil || len(c.Warnings) != 0 {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 
-// It warns of what serve refuses, which an environment may mend: a secret, or a store.
+// It knows what serve refuses, which an environment may mend: a secret, or a store.
 func TestConflictsForCheck(t *testing.T) {
 	for text, want := range map[string]string{
 		"proxy_protocol: [api]":                            "no peer is trusted",
@@ -123,26 +125,27 @@ func TestConflictsForCheck(t *testing.T) {
 		"regions: {name: eu, peers: {us: 'redis://eu:1'}}": "counts in memory",
 		"jwt: {issuer: me}":                                "no keys to verify",
 	} {
-		file := filepath.Join(t.TempDir(), "headgate.yaml")
-		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, warnings, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: file, Environment: none})
-		if err != nil || len(warnings) != 1 || warnings[0].Line != 1 || !strings.Contains(warnings[0].Message, want) {
-			t.Errorf("%s: %v, %v, want %q", text, warnings, err, want)
+		errs := conflicts(t, text, none)
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), "headgate.yaml:1:") || !strings.Contains(errs[0].Error(), want) {
+			t.Errorf("%s: %v, want %q", text, errs, want)
 		}
 	}
+	given := environment(map[string]string{"HEADGATE_ADMIN_TOKEN": strings.Repeat("secret", 6), "HEADGATE_SHUTDOWN_TIMEOUT": "wrong"})
+	if errs := conflicts(t, "listen: {admin: 0.0.0.0:8081}", given); len(errs) != 0 {
+		t.Errorf("with a token in the environment: %v", errs)
+	}
+}
+
+// conflicts returns the conflicts in a configuration file with an environment.
+func conflicts(t *testing.T, text string, environment func(string) (string, bool)) config.Errors {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "headgate.yaml")
-	if err := os.WriteFile(file, []byte("listen: {admin: 0.0.0.0:8081}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	given := func(name string) (string, bool) {
-		if name != "HEADGATE_ADMIN_TOKEN" {
-			return "", false
-		}
-		return strings.Repeat("secret", 6), true
+	c, err := config.LoadOffline(config.Sources{Doors: app.Sections(), File: file, Environment: environment})
+	if err != nil || len(c.Warnings) != 0 {
+		t.Fatalf("%s: %v", text, err)
 	}
-	if _, warnings, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: file, Environment: given}); err != nil || len(warnings) != 0 {
-		t.Errorf("with a token in the environment: %v, %v", warnings, err)
-	}
+	return c.Conflicts()
 }

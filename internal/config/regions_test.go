@@ -65,7 +65,7 @@ func TestCheckKnowsWrongRegions(t *testing.T) {
 		if err := os.WriteFile(name, []byte("store: redis://127.0.0.1:6379\nregions: "+row.regions+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: name, Environment: none})
+		_, err := config.LoadOffline(config.Sources{Doors: app.Sections(), File: name, Environment: none})
 		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
 			t.Errorf("%s: %v, want %q", row.regions, err, row.want)
 		}
@@ -91,11 +91,11 @@ func TestHomesAreKnownToRules(t *testing.T) {
 		if err := os.WriteFile(name, []byte(redis+text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		options, _, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: name, Environment: none})
+		offline, err := config.LoadOffline(config.Sources{Doors: app.Sections(), File: name, Environment: none})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, known := range map[string]*rules.Regions{"serve": c.RuleOptions.Regions, "check": options.Regions} {
+		for what, known := range map[string]*rules.Regions{"serve": c.RuleOptions.Regions, "check": offline.RuleOptions.Regions} {
 			got := ""
 			if known != nil {
 				got = fmt.Sprintf("%s %v", known.Own, known.Homes)
@@ -137,9 +137,9 @@ func TestRegionsForCheck(t *testing.T) {
 		"[eu us]": none,
 		"[ap us]": manifest("HEADGATE_REGIONS_NAME", "ap").Environment,
 	} {
-		options, _, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: name, Environment: environment})
-		if err != nil || fmt.Sprint(options.Regions.Names()) != want {
-			t.Errorf("%v, %v, want %s", options.Regions.Names(), err, want)
+		offline, err := config.LoadOffline(config.Sources{Doors: app.Sections(), File: name, Environment: environment})
+		if err != nil || fmt.Sprint(offline.RuleOptions.Regions.Names()) != want {
+			t.Errorf("%+v, %v, want %s", offline, err, want)
 		}
 	}
 }

@@ -309,7 +309,7 @@ func address(v string) (string, error) {
 		return Off, nil
 	}
 	const hint = `use host:port, such as 127.0.0.1:8080 or :8080, or "off"`
-	_, port, err := net.SplitHostPort(v)
+	host, port, err := net.SplitHostPort(v)
 	if err != nil && strings.Contains(v, "@") { // it may contain a password
 		return "", &hinted{"the value is not an address to listen on", hint}
 	}
@@ -319,7 +319,20 @@ func address(v string) (string, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 && port != "0" {
 		return "", &hinted{fmt.Sprintf("%q is not a port from 0 to 65535", port), hint}
 	}
+	if !isHost(host) {
+		return "", &hinted{fmt.Sprintf("%s is neither an IP address nor the name of a host", Shown(host)), hint}
+	}
 	return v, nil
+}
+
+// isHost reports whether a host is an IP address, or a name that may have one: numbers alone never
+// do. Empty is all addresses of this machine.
+func isHost(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil || host == "" {
+		return true
+	}
+	const digits, others = "0123456789.", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
+	return strings.Trim(host, digits) != "" && strings.Trim(host, digits+others) == ""
 }
 
 // addressOrSocket checks host:port, unix:PATH, or off.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -118,122 +117,114 @@ func remote(v string) (string, error) {
 	return v, nil
 }
 
-// checkTogether finds settings that conflict.
-func (c *Config) checkTogether() (errs Errors) {
+// Conflicts returns which settings conflict: no server starts with them.
+func (c *Config) Conflicts() (errs Errors) {
 	if c.RulesFrom == FromXDS && len(c.Rules) > 0 {
 		errs.addAt("rules_from", "rules come from the control plane, but \"rules\" lists files too", "remove one of the two")
 	}
 	errs = append(errs, c.checkRegions()...)
-	return append(append(append(errs, c.checkDoors()...), c.checkIdentity()...), c.checkTLS()...)
+	return c.located(append(append(append(errs, c.checkDoors()...), c.checkIdentity()...), c.checkTLS()...))
 }
 
 // RuleOptions say how rules are read.
 type RuleOptions = rulefile.Options
 
-// LoadRules returns the rule files and folders of a configuration file, or those of
-// the environment, which win. Settings of doors that contradict each other are errors.
-func LoadRules(from Sources) ([]string, error) {
-	c := defaults(from.Doors)
-	if err := c.readFile(from.File); err != nil {
-		return nil, err
-	}
+// applyEach applies to each setting the value that of returns for it, unless it is empty, and
+// returns what is wrong with them.
+func (c *Config) applyEach(of func(s *Setting) (source, value string)) (errs Errors) {
 	for _, s := range c.settings() {
-		if value, _ := from.lookup()(s.variable()); s.key == "rules" && value != "" {
-			if err := s.apply(c, s.variable(), value); err != nil {
-				return nil, Errors{err}
-			}
+		if source, value := of(&s); value != "" {
+			errs.add(s.apply(c, source, value))
 		}
 	}
-	c.placeDoors()
-	var errs Errors
-	for _, d := range c.doors {
-		if d.Check != nil {
-			errs = append(errs, d.Check(c)...)
-		}
-	}
-	for i, err := range errs {
-		errs[i] = c.Locate(err)
-	}
-	if len(errs) > 0 {
-		return nil, errs
-	}
-	return c.Rules, nil
+	return errs
 }
 
-// LoadRuleOptions reads only the settings that affect how rules are read, for commands
-// that do not serve. They include the doors that a given configuration file opens.
-// Other variables of the environment are ignored, even if wrong. The warnings are
-// about the file.
-func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
+// variables returns the values of settings in an environment.
+func variables(environment func(string) (string, bool)) func(*Setting) (source, value string) {
+	return func(s *Setting) (source, value string) {
+		value, _ = environment(s.variable())
+		return s.variable(), value
+	}
+}
+
+// only returns the values of the settings that are wanted.
+func only(wanted func(*Setting) bool, of func(*Setting) (source, value string)) func(*Setting) (source, value string) {
+	return func(s *Setting) (source, value string) {
+		if wanted(s) {
+			return of(s)
+		}
+		return "", ""
+	}
+}
+
+// LoadOffline reads the settings for commands that do not serve. RuleOptions are those of serve;
+// without a file they lack the doors and their attributes. Variables of the environment that do not
+// affect how rules are read are applied only to a file, and wrong ones are ignored: they are the
+// server's. The warnings are about the file. Settings may conflict; see [Config.Conflicts].
+func LoadOffline(from Sources) (*Config, error) {
 	c := defaults(from.Doors)
 	environment := from.lookup()
 	if from.File != "" {
 		if err := c.readFile(from.File); err != nil {
-			return RuleOptions{}, nil, err
+			return nil, err
 		}
 	}
 	envoy, err := asksForEnvoy(from, environment)
 	if err != nil {
-		return RuleOptions{}, nil, err
+		return nil, err
+	}
+	forRules := func(s *Setting) bool {
+		return s.key == "compat" || s.key == "merge_domains" || s.key == "ignore_dot_files" || s.rules && from.File != ""
 	}
 	var errs Errors
-	for _, s := range c.settings() {
-		switch {
-		case s.key == "compat", s.key == "merge_domains", s.key == "ignore_dot_files":
-		case s.rules && from.File != "": // otherwise the doors and their attributes are not known
-		default:
-			continue
-		}
-		note := func(source, value string) {
-			if value != "" {
-				errs.add(s.apply(c, source, value))
-			}
-		}
-		if name := sourceOf(s.key); envoy && name != "" {
-			value, _ := environment(name)
-			note(name, value)
-		}
-		value, _ := environment(s.variable())
-		note(s.variable(), value)
-		note("--"+s.key, from.Flags[s.key])
+	if envoy {
+		errs = c.applyEach(only(forRules, func(s *Setting) (source, value string) {
+			source = sourceOf(s.key)
+			value, _ = environment(source)
+			return source, value
+		}))
 	}
+	errs = append(errs, c.applyEach(only(forRules, variables(environment)))...)
+	errs = append(errs, c.applyEach(only(forRules, func(s *Setting) (source, value string) { return "--" + s.key, from.Flags[s.key] }))...)
 	if len(errs) > 0 {
-		return RuleOptions{}, nil, errs
+		return nil, errs
 	}
-	if from.File != "" {
-		c.placeDoors()
-		for _, err := range c.checkRegionNames() {
-			errs.add(c.Locate(err))
-		}
-		if len(errs) > 0 {
-			return RuleOptions{}, nil, errs
-		}
-		c.warnOfConflicts(from, environment)
-		c.settleDoors()
-		c.settleRegions()
-		c.warnOfProxies()
-		c.locateWarnings()
+	if from.File == "" {
+		return c, nil
 	}
-	return c.RuleOptions, c.Warnings, nil
+	told := c.Warnings
+	_ = c.applyEach(only(func(s *Setting) bool { return !forRules(s) }, variables(environment)))
+	c.Warnings = told
+	c.placeDoors()
+	c.inheritTLS()
+	if errs := c.located(c.checkRegionNames()); len(errs) > 0 {
+		return nil, errs
+	}
+	c.settleDoors()
+	c.settleRegions()
+	c.warnOfProxies()
+	c.locateWarnings()
+	return c, nil
 }
 
-// warnOfConflicts warns of settings that conflict, with those of this environment. For a server they
-// are errors, unless its own has what is missing, such as a secret.
-func (c *Config) warnOfConflicts(from Sources, environment func(string) (string, bool)) {
-	served := defaults(from.Doors)
-	if served.readFile(from.File) != nil {
-		return // which has been told
+// NamedRules returns the rule files and folders that the settings name. Settings of doors that
+// contradict each other are errors.
+func (c *Config) NamedRules() ([]string, error) {
+	var errs Errors
+	for _, d := range c.doors {
+		errs = append(errs, d.contradictions(c)...)
 	}
-	for _, s := range served.settings() {
-		if value, _ := environment(s.variable()); value != "" {
-			_ = s.apply(served, s.variable(), value) // wrong ones are the server's
-		}
+	if len(errs) > 0 {
+		return nil, c.located(errs)
 	}
-	served.placeDoors()
-	served.inheritTLS()
-	for _, err := range served.checkTogether() {
-		if e, ok := errors.AsType[*SourceError](err); ok {
-			c.warn(e.Source, e.Message+"; no server starts so, unless its environment sets what is missing", e.Hint)
-		}
+	return c.Rules, nil
+}
+
+// located adds to errors where the settings are in the file.
+func (c *Config) located(errs Errors) Errors {
+	for i, err := range errs {
+		errs[i] = c.Locate(err)
 	}
+	return errs
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/headgate/headgate/internal/config"
@@ -27,7 +28,7 @@ func (d *Doors) Listen(ctx context.Context) error {
 			continue
 		}
 		err := d.listen(ctx, k, k.set.Address)
-		if k.Operators && d.OperatorsMayMove && k.set.Address == k.set.Default && errors.Is(err, syscall.EADDRINUSE) {
+		if d.mayMove(k) && errors.Is(err, syscall.EADDRINUSE) {
 			d.Logger.Warn("default admin address is in use, using a free port", "usual", k.set.Address)
 			err = d.listen(ctx, k, "127.0.0.1:0")
 		}
@@ -44,11 +45,7 @@ func (d *Doors) Listen(ctx context.Context) error {
 func (d *Doors) listen(ctx context.Context, k *kind, address string) error {
 	l, err := listenAt(ctx, address)
 	if err != nil {
-		e := &ListenError{Door: k.Name, Address: address, Setting: k.set.Key, Err: err}
-		if errors.Is(err, syscall.EADDRINUSE) {
-			e.Other = d.whoseIs(address)
-		}
-		return e
+		return &ListenError{Door: k.Name, Address: address, Setting: k.set.Key, Err: err}
 	}
 	o := &openDoor{kind: k, encrypted: k.certificate != nil}
 	o.listener = d.wrap(o, l)
@@ -56,19 +53,59 @@ func (d *Doors) listen(ctx context.Context, k *kind, address string) error {
 	return nil
 }
 
-// whoseIs returns the setting of the open door that listens at an address, or "".
-func (d *Doors) whoseIs(address string) string {
-	wanted, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
-		return ""
-	}
-	for _, o := range d.open {
-		has, ok := o.listener.Addr().(*net.TCPAddr)
-		if ok && has.Port == wanted.Port && (has.IP.Equal(wanted.IP) || has.IP.IsUnspecified() || len(wanted.IP) == 0 || wanted.IP.IsUnspecified()) {
-			return o.set.Key
+// mayMove reports whether a door opens on another port if its own is taken.
+func (d *Doors) mayMove(k *kind) bool {
+	return k.Operators && d.OperatorsMayMove && k.set.Address == k.set.Default
+}
+
+// checkAddresses finds two doors at the same address, which cannot be opened.
+func (d *Doors) checkAddresses() error {
+	for i, k := range d.kinds {
+		if !k.set.Open() || d.mayMove(k) {
+			continue
+		}
+		for _, other := range d.kinds[:i] {
+			if other.set.Open() && overlap(other.set.Address, k.set.Address) {
+				return &config.SourceError{
+					Source: k.set.Key, Message: fmt.Sprintf("%s is taken by %s", k.set.Address, other.set.Key),
+					Hint: "give each its own, or use listen.shared to serve the API, gRPC and the Redis protocol on one port",
+				}
+			}
 		}
 	}
-	return ""
+	return nil
+}
+
+// overlap reports whether no two listeners can have these addresses: their port is the same, and
+// their host too, or one is for all hosts. Names of hosts are only compared.
+func overlap(a, b string) bool {
+	if a == b && strings.HasPrefix(a, config.UnixPrefix) {
+		return true
+	}
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	hostA, hostB = ipOf(hostA), ipOf(hostB)
+	return hostA == hostB || hostA == everywhere || hostB == everywhere
+}
+
+// everywhere stands for all addresses of this machine.
+const everywhere = "0.0.0.0"
+
+// ipOf returns a host as an IP address in one spelling, or its name.
+func ipOf(host string) string {
+	addr, err := netip.ParseAddr(host)
+	switch {
+	case host == "", err == nil && addr.Unmap().IsUnspecified():
+		return everywhere
+	case host == "localhost":
+		return "127.0.0.1"
+	case err == nil:
+		return addr.Unmap().String()
+	}
+	return host
 }
 
 // listenAt listens at host:port or unix:PATH. It replaces a socket that a process left
@@ -209,7 +246,6 @@ func (s sharedPort) Shutdown(context.Context) error { return s.port.Close() }
 // ListenError reports that a door could not be opened.
 type ListenError struct {
 	Door, Address, Setting string // the door's name, its address, and the setting of that
-	Other                  string // setting of the door of this process that already has the address, or empty
 	Err                    error
 }
 
@@ -233,9 +269,6 @@ func (e *ListenError) Hint() string {
 	}
 	switch errno {
 	case syscall.EADDRINUSE:
-		if e.Other != "" {
-			return fmt.Sprintf("%s and %s are the same address: give each its own, or use listen.shared to serve the API, gRPC and the Redis protocol on one port", e.Other, e.Setting)
-		}
 		return "another process is using this address: stop it or choose another address"
 	case syscall.EACCES, syscall.EPERM:
 		return "ports below 1024 require CAP_NET_BIND_SERVICE: choose a higher port"

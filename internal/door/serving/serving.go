@@ -94,8 +94,8 @@ type openDoor struct {
 }
 
 // New returns the doors, after checking for what would keep them from being opened: a
-// configuration with every listener off, or a certificate that cannot be read, for
-// example. The error is a *config.SourceError.
+// configuration with every listener off, two doors at the same address, or a certificate
+// that cannot be read, for example. The error is a *config.SourceError.
 func New(o Options) (*Doors, error) {
 	d := &Doors{Options: o, Local: netip.Addr.IsLoopback, failures: make(chan error, 16), parts: map[string]int{}}
 	d.heads = membound.New(membound.Options{Most: d.roomOfADoor(), Client: d.countedClient})
@@ -127,6 +127,9 @@ func New(o Options) (*Doors, error) {
 		return nil, &config.SourceError{
 			Source: "configuration", Message: "every listener is off", Hint: "set " + strings.Join(keys[:last], ", ") + " or " + keys[last],
 		}
+	}
+	if err := d.checkAddresses(); err != nil {
+		return nil, err
 	}
 	return d, d.loadCertificates()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/replay/ruletest"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
@@ -23,6 +24,8 @@ type Report struct {
 	Tests     int         `json:"tests"`
 	Diagnoses []Diagnosis `json:"diagnostics"`
 	Skipped   []string    `json:"skipped,omitempty"` // files in the folders that are not rule tests, and why
+
+	Ruleset *rules.Ruleset `json:"-"` // nil if the rules are wrong
 }
 
 // Check reads rule files and folders as serve does with these options, and the
@@ -41,6 +44,7 @@ func Check(options rulefile.Options, paths ...string) Report {
 		if err != nil {
 			report.OK, report.Diagnoses = false, Diagnose(err)
 		} else {
+			report.Ruleset = rs
 			report.OK = rs.Stats().Files > 0 // folders without rule files limit nothing
 			stats := rs.Stats()
 			report.Files, report.Rules = stats.Files, stats.Rules
