@@ -150,8 +150,7 @@ func TestLargeCommandsShareMemory(t *testing.T) {
 }
 
 // A huge argument is skipped without being kept in memory.
-func TestHugeArgumentIsNotKept(t *testing.T) {
-	t.Parallel()
+func TestHugeArgumentIsNotKept(t *testing.T) { //nolint:paralleltest // others would need memory too
 	if testing.Short() {
 		t.Skip("128 MiB through loopback")
 	}
