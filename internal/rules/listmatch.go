@@ -3,7 +3,9 @@ package rules
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
+	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules/prefixtable"
 )
 
@@ -141,6 +143,59 @@ func clientsOf(req Request) (clients []netip.Prefix) {
 		clients = append(clients, p)
 	}
 	return clients
+}
+
+// Exempts reports whether an allow list of the domain has every request that r counts under
+// key. It is false if the key does not tell: it may lack the attribute of the list, hash it,
+// or stand for several values.
+func (s *Ruleset) Exempts(r *Rule, key string) bool {
+	d := s.domains[r.Domain]
+	if d == nil || d.lists == nil || r.flat || r.list != nil {
+		return false
+	}
+	parts, ok := SplitKey(key)
+	if !ok || len(parts) != len(r.Key) {
+		return false
+	}
+	for i := range parts {
+		if p, a := &parts[i], &r.Key[i]; p.Missing || p.Hashed || p.Digest || a.Segment > 0 || strings.HasPrefix(p.Value, UnclearWord) {
+			continue
+		}
+		for _, l := range d.lists.allow {
+			if l.Attribute == r.Key[i].Attribute && l.hasCounted(parts[i].Value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasCounted reports whether l has every value that is counted as this one.
+func (l *List) hasCounted(value string) bool {
+	switch l.Attribute.Kind {
+	case ClientIP:
+		p, err := ParsePrefix(value)
+		if err != nil {
+			return false
+		}
+		_, _, ok := l.Prefixes.Containing(p)
+		return ok
+	case Path:
+		return false // a key may have it in another form
+	case Cookie, Header:
+		switch formOf(l.Attribute) {
+		case spelling.InCookie:
+			if strings.Contains(value, " ") { // or a +
+				return false
+			}
+		case spelling.InCredentials: // any scheme
+			return false
+		case spelling.Plain, spelling.InField, spelling.InParameter:
+		}
+	case Other, Method, Host, Query, JWT:
+	}
+	_, found := l.Keys.Find(value)
+	return found
 }
 
 // JoinLists applies the lists of a domain to a request of several parts, such as the

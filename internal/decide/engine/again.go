@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/internal/rules"
@@ -36,17 +37,23 @@ func (v *Verdict) Claims() []Claim {
 }
 
 // Again decides again about a refused request, by its claims: the request itself may no
-// longer exist. Rules of a domain that are no longer active, or only observe, do not
-// count; nor does a rule that counts values only since then, as the claim has none. No
+// longer exist. Rules of a domain that are no longer active, or only observe its key, do not
+// count, and none does if its key is on an allow list now; nor does a rule that counts values only since then, as the claim has none. No
 // Observer is called, because the request has already been counted. For the errors see
 // [Engine.Decide].
 func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (v Verdict, err error) {
 	d := e.begin(&Query{Domain: domain, Part: Part{Cost: 1}, At: at, Waits: true})
 	d.known = true
 	rs := e.rules.Load()
+	if slices.ContainsFunc(claims, func(c Claim) bool {
+		rule := rs.Rule(domain, c.Rule)
+		return rule != nil && rs.Exempts(rule, c.Key)
+	}) {
+		claims = nil
+	}
 	for _, c := range claims {
 		rule := rs.Rule(domain, c.Rule)
-		if rule == nil || rule.Mode != rules.Enforce || rule.Percent == 0 || !rule.Holds(at) || rule.Values != nil && c.Member == 0 {
+		if rule == nil || !rule.Enforces(c.Key) || !rule.Holds(at) || rule.Values != nil && c.Member == 0 {
 			continue
 		}
 		r := resultOf(&rules.Check{Rule: rule.ForKey(c.Key).WithGiven(c.Given), Key: c.Key, Cost: c.Cost, Member: c.Member, Enforced: true, Class: rules.Class{Index: c.Class}})

@@ -2,11 +2,11 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -62,12 +62,48 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A rule that is not active does not count for a waiting request.
-func TestAgainUnderNoShare(t *testing.T) {
-	rs := parse(t, "domain: api\nlimits:\n  - {name: user, key: [user], rate: 0/hour, percent: 0}\n")
-	e := engine.New(memory.New(), rs)
-	v, err := e.Again(t.Context(), "api", []engine.Claim{{Rule: "user", Key: key("ann"), Cost: 1}}, at(0))
-	if err != nil || !v.Allowed || v.Decision.Reason != headgate.ReasonOK && v.Decision.Reason != headgate.ReasonNoLimit || len(v.Results()) != 0 {
-		t.Errorf("%+v, %v", v, err)
+// A waiting request is asked what a new one of its key is asked: not by a rule that only observes
+// the key now, and by none if an allow list has it.
+func TestAgainAsANewOne(t *testing.T) {
+	const limits = "limits:\n  - {name: user, key: [user], rate: 0/hour%s}\n  - {name: all, rate: 0/hour, percent: 0}\n"
+	covered, passed := 0, 0
+	for i := range 100 {
+		user := fmt.Sprint("user ", i)
+		claims := []engine.Claim{{Rule: "user", Key: key(user), Cost: 1}, {Rule: "all", Cost: 1}}
+		for _, change := range []struct {
+			rules string
+			passes,
+			may bool
+		}{
+			{"domain: api\n" + fmt.Sprintf(limits, ""), false, false},
+			{"domain: api\n" + fmt.Sprintf(limits, ", percent: 0"), true, true},
+			{"domain: api\n" + fmt.Sprintf(limits, ", percent: 30"), false, true},
+			{"domain: api\n" + fmt.Sprintf(limits, ", mode: shadow"), true, true},
+			{"domain: api\nallow: {user: [\"" + user + "\"]}\n" + fmt.Sprintf(limits, ""), true, true},
+			{"domain: api\nallow: {user: [other]}\n" + fmt.Sprintf(limits, ""), false, false},
+		} {
+			e := engine.New(memory.New(), parse(t, change.rules))
+			again, err := e.Again(t.Context(), "api", claims, at(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := decide(t, e, ask(request{"user": user}, 0))
+			if v.Allowed != again.Allowed || change.passes && !v.Allowed || !change.may && v.Allowed {
+				t.Errorf("%s: a new request of %q is allowed: %v, a waiting one: %v", change.rules, user, v.Allowed, again.Allowed)
+			}
+			if again.Allowed && len(again.Results()) != 0 {
+				t.Errorf("%s: %d limits were asked", change.rules, len(again.Results()))
+			}
+			if !change.passes && change.may {
+				if passed++; !v.Allowed {
+					covered++
+				}
+			}
+			v.Release()
+			again.Release()
+		}
+	}
+	if covered < 15 || covered > 45 {
+		t.Errorf("30%% cover %d of %d keys", covered, passed)
 	}
 }
