@@ -82,8 +82,12 @@ func queueRule(rs *rules.Ruleset) *rules.Rule {
 	return nil
 }
 
-// Open opens the queue if rs, or a queue left by the last run, needs it and it is not open.
-// Nothing is sent before Start. The error is a *config.SourceError.
+// answerTime is how long Open waits at most for the first answer of a queue in Redis.
+const answerTime = time.Second
+
+// Open opens the queue if rs, or a queue left by the last run, needs it and it is not open. It
+// waits for the first answer of a queue in Redis, or its failure, so that the first requests
+// need not. Nothing is sent before Start. The error is a *config.SourceError.
 func (d *Dispatcher) Open(rs *rules.Ruleset) error {
 	d.opening.Lock()
 	defer d.opening.Unlock()
@@ -102,7 +106,7 @@ func (d *Dispatcher) Open(rs *rules.Ruleset) error {
 	case path != "":
 		store, err = d.openFile(path)
 	case d.Config.Store.Kind == config.InRedis:
-		store, err = d.openStreams()
+		store, err = d.openStreams(rs)
 	default:
 		err = &config.SourceError{
 			Source: "queue.path", Message: fmt.Sprintf("%s: rule %q queues requests, but no queue file is set", rule.Position(), rule.Name),
@@ -141,7 +145,7 @@ func (d *Dispatcher) openFile(path string) (queue.Store, error) {
 }
 
 // openStreams returns a queue in the Redis that keeps the counts.
-func (d *Dispatcher) openStreams() (queue.Store, error) {
+func (d *Dispatcher) openStreams(rs *rules.Ruleset) (queue.Store, error) {
 	o, err := storing.RedisOptions(&d.Config.Store.Redis)
 	if err != nil {
 		return nil, err
@@ -151,7 +155,17 @@ func (d *Dispatcher) openStreams() (queue.Store, error) {
 	}
 	d.Logger.Info("queue opened", "addresses", o.Addresses)
 	o.Prefix, o.Clock = cmp.Or(o.Prefix, redis.DefaultPrefix), d.Clock
-	return streams.New(streams.Options{Options: o, Replicas: d.Config.Queue.Replicas, Logger: d.Logger}), nil
+	s := streams.New(streams.Options{Options: o, Replicas: d.Config.Queue.Replicas, Logger: d.Logger})
+	var scopes []string
+	for _, r := range rs.Rules() {
+		if r.OnLimit.Action == rules.Queue {
+			scopes = append(scopes, r.Scope)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	_ = s.Reach(ctx, scopes) // it is logged, and tried again, when the queue runs
+	return s, nil
 }
 
 // Attach gives the door its queue, so that requests join what is waiting. Call it before the

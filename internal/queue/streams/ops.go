@@ -250,26 +250,51 @@ func (s *Store) quiet(tag string) string {
 }
 
 // Waiting implements [queue.Store]. A request waits for this answer, so it gets the timeout of
-// a decision. After a failure Redis is not called for a second.
-func (s *Store) Waiting(ctx context.Context, lane queue.Line) (waiting bool, err error) {
-	now, tag := s.options.Clock(), tagOf(lane.Scope)
-	quiet := s.quiet(tag)
-	if until, _ := s.silent.Load(quiet); until != nil && now.Before(until.(time.Time)) { //nolint:forcetypeassert,errcheck // all values are
+// a decision. After a failure no request waits until Redis has answered again.
+func (s *Store) Waiting(ctx context.Context, lane queue.Line) (bool, error) {
+	quiet := s.quiet(tagOf(lane.Scope))
+	if _, is := s.silent.Load(quiet); is {
 		return false, fmt.Errorf("%w: Redis did not answer the last call", queue.ErrUnavailable)
 	}
 	// A client that hangs up must not join a line that it cannot see: others would wait behind it.
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(s.options.Timeout, redis.DefaultTimeout))
-	defer cancel()
-	if err = s.connectedWithin(within); err == nil {
-		err = s.call(within, func(ctx context.Context, client rueidis.Client) (err error) {
-			waiting, err = client.Do(ctx, client.B().Hexists().Key(s.base(tag)+":w").Field(laneOf(lane)).Build()).AsBool()
-			return err
-		})
-	}
+	waiting, err := s.askWaiting(context.WithoutCancel(ctx), lane)
 	if err != nil {
-		s.silent.Store(quiet, now.Add(silence))
+		s.fallSilent(quiet, lane)
 	}
+	return waiting, err
+}
+
+// askWaiting is Waiting, whatever the last answer was.
+func (s *Store) askWaiting(ctx context.Context, lane queue.Line) (waiting bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.options.Timeout, redis.DefaultTimeout))
+	defer cancel()
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
+		waiting, err = client.Do(ctx, client.B().Hexists().Key(s.base(tagOf(lane.Scope))+":w").Field(laneOf(lane)).Build()).AsBool()
+		return err
+	})
 	return waiting && err == nil, err
+}
+
+// fallSilent makes Waiting fail at once until Redis answers in time again.
+func (s *Store) fallSilent(quiet string, lane queue.Line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, already := s.silent.LoadOrStore(quiet, true); already || s.stop.Err() != nil {
+		return
+	}
+	s.work.Go(func() {
+		for wait := tickTime; ; wait = min(2*wait, silence) {
+			select {
+			case <-time.After(wait): //nolint:forbidigo // waiting for Redis
+			case <-s.stop.Done():
+				return
+			}
+			if _, err := s.askWaiting(s.stop, lane); err == nil {
+				s.silent.Delete(quiet)
+				return
+			}
+		}
+	})
 }
 
 // lookedAtOnce is the page size for finding the entries of one line.

@@ -331,13 +331,13 @@ func (r *reader) stream(l *lease) string { return r.base(l.tag) + ":p:" + l.numb
 
 // claim takes over the entries that the previous owner had read.
 func (r *reader) claim(ctx context.Context, l *lease) (err error) {
-	server, err := r.connected()
+	ctx, cancel := context.WithTimeout(ctx, 5*callTimeout)
+	defer cancel()
+	server, err := r.connected(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { server.Observe(err) }()
-	ctx, cancel := context.WithTimeout(ctx, 5*callTimeout)
-	defer cancel()
 	stream := r.stream(l)
 	client := server.Client()
 	err = client.Do(ctx, client.B().XgroupCreate().Key(stream).Group(group).Id("0").Mkstream().Build()).Error()

@@ -46,7 +46,7 @@ const (
 	leaseTime    = 6 * time.Second
 	renewTime    = 1500 * time.Millisecond
 	tickTime     = 50 * time.Millisecond
-	silence      = time.Second     // how long Redis is not called for a limit after it did not answer
+	silence      = time.Second     // how often Redis is tried at least after it did not answer
 	callTimeout  = 2 * time.Second // limits one call
 	withdrawTime = 2 * time.Minute // how long withdrawing an entry is retried
 	// confirmTime is how long a sender waits at most until its entry is confirmed.
@@ -69,11 +69,11 @@ type Store struct {
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 
-	dialing sync.Mutex
-	silent  sync.Map // by limit in a cluster: until when Waiting does not call Redis
+	silent sync.Map // has what Waiting does not call, because it did not answer; see quiet
 
 	mu      sync.Mutex
 	server  *rightserver.Holder // nil until connected
+	dialing *dialing            // nil unless connecting
 	known   map[string]limit
 	readers map[string]*reader // by tag, like the next field
 	failing map[string]bool    // limits for which Redis does not answer
@@ -102,7 +102,9 @@ func New(o Options) *Store {
 
 // Close releases all leases and closes the connections.
 func (s *Store) Close() error {
+	s.mu.Lock()
 	s.cancel()
+	s.mu.Unlock()
 	s.work.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,50 +114,64 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// connected returns the servers, connecting if necessary.
-func (s *Store) connected() (*rightserver.Holder, error) {
+// connected returns the servers. If necessary it connects, in the background and once for all
+// who wait for it.
+func (s *Store) connected(ctx context.Context) (*rightserver.Holder, error) {
 	s.mu.Lock()
-	server := s.server
+	server, d := s.server, s.dialing
+	if server == nil && d == nil && s.stop.Err() == nil {
+		d = &dialing{done: make(chan struct{})}
+		s.dialing = d
+		s.work.Go(func() { s.connect(d) })
+	}
 	s.mu.Unlock()
-	if server != nil {
+	switch {
+	case server != nil:
 		return server, nil
+	case d == nil:
+		return nil, queue.ErrClosed
 	}
-	if !s.dialing.TryLock() {
-		return nil, fmt.Errorf("%w: still connecting to Redis", queue.ErrUnavailable)
+	select {
+	case <-d.done:
+		return d.server, d.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: still connecting to Redis: %w", queue.ErrUnavailable, ctx.Err())
 	}
-	defer s.dialing.Unlock()
-	dial := func() (rueidis.Client, error) { return s.dial() }
-	client, err := dial()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.server = rightserver.New(client, rightserver.Options{
-		Dial: dial, Linger: 2 * callTimeout, Cluster: s.options.Mode == redis.Cluster,
-	})
-	return s.server, nil
 }
 
-// connectedWithin connects; once ctx is done, it continues in the background.
-func (s *Store) connectedWithin(ctx context.Context) error {
+// dialing is a connection being made. The other fields are set once done is closed.
+type dialing struct {
+	done   chan struct{}
+	server *rightserver.Holder
+	err    error
+}
+
+// connect connects and ends d.
+func (s *Store) connect(d *dialing) {
+	dial := func() (rueidis.Client, error) { return s.dial() }
+	if client, err := dial(); err != nil {
+		d.err = fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	} else {
+		d.server = rightserver.New(client, rightserver.Options{
+			Dial: dial, Linger: 2 * callTimeout, Cluster: s.options.Mode == redis.Cluster,
+		})
+	}
 	s.mu.Lock()
-	connected := s.server != nil
+	s.server, s.dialing = d.server, nil
 	s.mu.Unlock()
-	if connected {
-		return nil
+	close(d.done)
+}
+
+// Reach returns when the server of each limit, by scope, has answered once, or when one does not.
+func (s *Store) Reach(ctx context.Context, scopes []string) error {
+	for _, scope := range scopes {
+		if err := s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+			return client.Do(ctx, client.B().Exists().Key(s.base(tagOf(scope))+":w").Build()).Error()
+		}); err != nil {
+			return err
+		}
 	}
-	result := make(chan error, 1)
-	s.work.Go(func() {
-		_, err := s.connected()
-		result <- err
-	})
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", queue.ErrUnavailable, ctx.Err())
-	}
+	return nil
 }
 
 // dial connects to the servers, or to one.
@@ -190,12 +206,12 @@ func (s *Store) dial(one ...string) (rueidis.Client, error) {
 
 // call calls f with the client and a timeout of callTimeout.
 func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rueidis.Client) error) error {
-	server, err := s.connected()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	server, err := s.connected(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	if err := f(ctx, server.Client()); err != nil {
 		server.Observe(err)
 		return fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
@@ -306,7 +322,6 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 		if err == nil {
 			var receipt queue.Receipt
 			if receipt, err = s.put(ctx, script, s.base(tag), args, hex.EncodeToString(print[:])); err == nil {
-				s.silent.Delete(s.quiet(tag))
 				s.confirm(ctx, s.base(tag), receipt.ID)
 				return receipt, nil
 			}
