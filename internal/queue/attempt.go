@@ -27,7 +27,10 @@ func (q *Queue) attempt(l *line, it *item) {
 	it.busy = false
 	l.inFlight--
 	q.leave(l)
-	l.stop(it, &p, q.options.Clock())
+	now := q.options.Clock()
+	if l.stop(it, &p, now); it.looks != q.looks { // it may have been refused before LookAgain
+		l.lookAgain(func(string) bool { return true }, now)
+	}
 	if f == removed || it.gone {
 		l.remove(it)
 	}
@@ -37,9 +40,10 @@ func (q *Queue) attempt(l *line, it *item) {
 
 // pause is until when a line must wait, or only those of its entries with the claim by.
 type pause struct {
-	until time.Time
-	by    claimed
-	due   time.Time // what the limit had said; later than until where it is asked early
+	until  time.Time
+	by     claimed
+	counts bool      // the limit of by counts what it refuses
+	due    time.Time // what the limit had said; later than until where it is asked early
 }
 
 // try returns the fate of the entry, and in p until when not to try again.
@@ -62,7 +66,8 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 		if permit.RetryAfter < 0 {
 			return q.bury(it, &policy, cmp.Or(permit.Why, "its cost is above the limit"))
 		}
-		p.until, p.by, p.due = now.Add(q.patience(l, &permit)), claimed{permit.By.Rule, permit.By.Key}, now.Add(permit.RetryAfter)
+		p.until, p.due = now.Add(q.patience(l, &permit)), now.Add(permit.RetryAfter)
+		p.by, p.counts = claimed{permit.By.Rule, permit.By.Key}, permit.Counts
 		return stays
 	}
 	l.refused.Store(0)

@@ -20,6 +20,8 @@ type item struct {
 	failed time.Time
 	// due is when the limit that refused it last had said that it may be sent.
 	due time.Time
+	// looks is Queue.looks when its last attempt began.
+	looks uint64
 }
 
 // line is the entries of one key, in order.
@@ -34,15 +36,21 @@ type line struct {
 	// early whether it is asked before: then by one entry at a time.
 	refusedAt, due time.Time
 	early          bool
-	// held has the claims that other limits refuse, and until when. Entries with such a claim
-	// wait, and others pass them.
-	held    map[claimed]time.Time
+	// held has the claims that other limits refuse. Entries with such a claim wait, and others
+	// pass them.
+	held    map[claimed]hold
 	refused atomic.Int32 // consecutive refusals by other limits
 	place   int          // in the heap; -1 if not in it
 }
 
 // claimed is one key of one limit.
 type claimed struct{ rule, key string }
+
+// hold is until when a claim is not asked about, and whether its limit counts what it refuses.
+type hold struct {
+	until  time.Time
+	counts bool
+}
 
 // maxHeld is the size of held above which expired claims are deleted.
 const maxHeld = 1000
@@ -62,12 +70,20 @@ func (l *line) stop(it *item, p *pause, now time.Time) {
 		return
 	}
 	if l.held == nil {
-		l.held = map[claimed]time.Time{}
+		l.held = map[claimed]hold{}
 	}
 	if len(l.held) >= maxHeld {
-		maps.DeleteFunc(l.held, func(_ claimed, until time.Time) bool { return !until.After(now) })
+		maps.DeleteFunc(l.held, func(_ claimed, h hold) bool { return !h.until.After(now) })
 	}
-	l.held[p.by] = p.until
+	l.held[p.by] = hold{p.until, p.counts}
+}
+
+// lookAgain makes the line ask the limits of these keys at once.
+func (l *line) lookAgain(concerns func(key string) bool, now time.Time) {
+	if concerns(l.key.Key) && l.gate.After(now) {
+		l.gate, l.early = now, true
+	}
+	maps.DeleteFunc(l.held, func(c claimed, h hold) bool { return !h.counts && concerns(c.key) })
 }
 
 // heldUntil returns until when others pass the entry, because other limits refuse it or its
@@ -77,7 +93,7 @@ func (l *line) heldUntil(it *item) (until time.Time) {
 		return until
 	}
 	for _, c := range it.ref.Claims {
-		if at := l.held[claimed{c.Rule, c.Key}]; at.After(until) {
+		if at := l.held[claimed{c.Rule, c.Key}].until; at.After(until) {
 			until = at
 		}
 	}

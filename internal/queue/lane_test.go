@@ -193,6 +193,75 @@ func TestOtherLimitThatIsFreeEarlier(t *testing.T) {
 	}
 }
 
+// What frees a limit can wake those that wait for it, by their own key or by that of another limit,
+// but not for one that counts what it refuses.
+func TestLookAgain(t *testing.T) {
+	for _, c := range []struct {
+		own, counts bool
+		woken       string
+		sent        bool
+	}{{true, false, "a", true}, {true, false, "b", false}, {false, false, "k", true}, {false, false, "other", false}, {false, true, "k", false}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			defer b.close()
+			asked := 0
+			b.mu.Lock()
+			b.take = func(*queue.Ref, time.Time) (queue.Permit, error) {
+				if asked++; asked > 2 {
+					return queue.Permit{Allowed: true}, nil
+				}
+				p := queue.Permit{RetryAfter: time.Hour, Own: c.own, Counts: c.counts}
+				if !c.own {
+					p.By = queue.Claim{Rule: "all", Key: "k"}
+				}
+				return p, nil
+			}
+			b.mu.Unlock()
+			e := b.entry("a1")
+			e.Claims = []queue.Claim{{Rule: "all", Key: "k", Cost: 1}}
+			if _, err := b.Accept(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for range 2 {
+				time.Sleep(time.Second)
+				b.LookAgain(func(key string) bool { return key == c.woken })
+				synctest.Wait()
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if (len(b.sent) == 1) != c.sent || !c.sent && asked != 1 {
+				t.Errorf("%+v: asked %d times, sent %q", c, asked, b.sent)
+			}
+		})
+	}
+}
+
+// A refusal that comes after the call, of an attempt that began before it, does not count.
+func TestLookAgainDuringAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.close()
+		asked := 0
+		b.mu.Lock()
+		b.take = func(*queue.Ref, time.Time) (queue.Permit, error) {
+			if asked++; asked > 1 {
+				return queue.Permit{Allowed: true}, nil
+			}
+			b.mu.Unlock()
+			time.Sleep(time.Second)
+			b.mu.Lock()
+			return queue.Permit{RetryAfter: time.Hour, Own: true}, nil
+		}
+		b.mu.Unlock()
+		b.accept("a1")
+		synctest.Wait()
+		b.LookAgain(func(string) bool { return true })
+		time.Sleep(1500 * time.Millisecond)
+		b.want("1s a1")
+	})
+}
+
 // A request with two values of a key waits for the one that refuses it, and holds up nothing
 // else: neither the line of the other value, nor entries that another limit counts under it.
 func TestOneKeyHoldsNoOther(t *testing.T) {

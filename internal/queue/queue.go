@@ -100,6 +100,7 @@ type Queue struct {
 	groups   map[string]*group // by their scope
 	inFlight int               // slots taken
 	resting  int
+	looks    uint64 // calls of LookAgain
 	stopping bool
 }
 
@@ -194,6 +195,18 @@ func (q *Queue) Retry(ctx context.Context, ids []string) ([]string, error) {
 	return q.options.Store.Retry(ctx, ids, q.options.Clock(), func(domain, rule string) time.Duration {
 		return q.options.Policy(domain, rule).TTL
 	})
+}
+
+// LookAgain asks the limits of these keys again at once, for the lines that wait for them: they
+// may be free earlier than they said. One that counts what it refuses is not asked.
+func (q *Queue) LookAgain(concerns func(key string) bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.looks++
+	for _, l := range q.lanes {
+		l.lookAgain(concerns, q.options.Clock())
+		q.reschedule(l)
+	}
 }
 
 // sink is the Queue as its Store sees it.
@@ -413,7 +426,7 @@ func (q *Queue) leave(l *line) {
 
 // launch starts an attempt. The caller holds mu.
 func (q *Queue) launch(l *line, it *item) {
-	it.busy = true
+	it.busy, it.looks = true, q.looks
 	l.inFlight++
 	q.enter(l)
 	q.work.Go(func() { q.attempt(l, it) })

@@ -58,7 +58,7 @@ func TestToldLateKeepsItsPlace(t *testing.T) {
 			time.Sleep(away)
 			b.untold.away.Store(false)
 			b.accept("a2", "a3")
-			time.Sleep(3 * time.Second) // until the process of the sender notices
+			time.Sleep(2900 * time.Millisecond) // until the process of the sender notices
 			b.untold.uri.Store("")
 			time.Sleep(1100 * time.Millisecond)
 			b.close()

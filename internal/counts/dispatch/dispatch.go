@@ -178,10 +178,14 @@ func (d *Dispatcher) Attach() {
 }
 
 // Start starts sending. Call it after Attach, when the rules are in force: an entry whose rule is
-// unknown is sent without a limit. It may be called more than once.
+// unknown is sent without a limit. Call it again when they have changed: what waits is asked again.
 func (d *Dispatcher) Start() {
-	if q := d.Queue(); q != nil && d.Sender() != nil && d.started.CompareAndSwap(false, true) {
+	switch q := d.Queue(); {
+	case q == nil || d.Sender() == nil:
+	case d.started.CompareAndSwap(false, true):
 		q.Start()
+	default:
+		q.LookAgain(func(string) bool { return true })
 	}
 }
 

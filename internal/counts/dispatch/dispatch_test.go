@@ -424,3 +424,23 @@ func TestDescribe(t *testing.T) {
 		}
 	})
 }
+
+// Rules that change wake what waits.
+func TestReloadWakesWhatWaits(t *testing.T) {
+	for name, limits := range map[string]string{
+		"raised":  "  - {name: jobs, key: [user], rate: 100/minute, on_limit: queue}\n",
+		"shadow":  "  - {name: jobs, key: [user], rate: 1/hour, percent: 0, on_limit: queue}\n",
+		"deleted": "  - {name: others, key: [user], rate: 1/hour}\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, "  - {name: jobs, key: [user], rate: 1/hour, on_limit: queue}\n")
+			b.accept("a1", "a2")
+			b.after(10*time.Second, "0s a1")
+			b.engine.SetRules(parse(t, limits))
+			b.Start()
+			if b.after(time.Second, "0s a1", "10s a2"); t.Failed() {
+				t.Fatal(name)
+			}
+		})
+	}
+}

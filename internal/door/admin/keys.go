@@ -174,7 +174,11 @@ func (k keys) do(c *keyCall, action *KeyAction) error {
 	if err := action.do(k, c); err != nil {
 		return err
 	}
-	c.answer.Warning = c.warning
+	if c.answer.Warning = c.warning; c.answer.Changed && k.Queue != nil {
+		if q := k.Queue(); q != nil {
+			q.LookAgain(func(key string) bool { return key == c.key })
+		}
+	}
 	return k.describe(c)
 }
 
