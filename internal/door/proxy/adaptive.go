@@ -146,11 +146,11 @@ func (p *Proxy) enter(x *exchange) bool {
 // leave gives the place of a request back when the header of an answer arrives. An upstream that
 // fails fast is not a fast one, one that answers before it has all of the request is in a dialogue,
 // and a tunnel ends when its client likes.
-func (x *exchange) leave(now time.Time, status int) {
+func (x *exchange) leave(now time.Time, res *http.Response) {
 	switch {
-	case status >= http.StatusInternalServerError:
+	case fails(res):
 		x.place.Done(now, adaptive.Failed)
-	case status == http.StatusSwitchingProtocols, x.upload != nil && x.upload.arrived().IsZero():
+	case res.StatusCode == http.StatusSwitchingProtocols, x.upload != nil && x.upload.arrived().IsZero():
 		x.place.Cancel()
 	default:
 		x.place.Done(now, adaptive.Answered)

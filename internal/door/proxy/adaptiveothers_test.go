@@ -5,11 +5,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/headgate/headgate/internal/decide/adaptive"
 	"github.com/headgate/headgate/store/memory"
@@ -83,6 +87,55 @@ func TestOthersFindPlaces(t *testing.T) {
 				all.Wait()
 				if s := l.State(); s.InFlight != 0 {
 					t.Errorf("%d in flight after all have ended", s.InFlight)
+				}
+			})
+		})
+	}
+}
+
+// A gRPC error that comes without a message is to the limit what a 5xx is: an upstream that fails
+// fast is not a fast one.
+func TestErrorsOfGRPCAreNoAnswers(t *testing.T) {
+	upstreamFails := []codes.Code{codes.Unknown, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Internal, codes.Unavailable, codes.DataLoss}
+	rows := map[string]struct {
+		status int
+		header []string // of the answer
+		fails  bool
+	}{
+		"500":             {500, nil, true},
+		"503":             {503, nil, true},
+		"404":             {404, nil, false},
+		"not a number":    {200, []string{"x"}, false},
+		"no such code":    {200, []string{"99"}, true}, // which clients take for UNKNOWN
+		"in the trailer":  {200, nil, false},
+		"500 and success": {500, []string{"0"}, true},
+	}
+	for code := codes.OK; code <= codes.Unauthenticated; code++ {
+		rows[code.String()] = struct {
+			status int
+			header []string
+			fails  bool
+		}{200, []string{strconv.Itoa(int(code))}, slices.Contains(upstreamFails, code)}
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, on := limiting(func(o *adaptive.Options) { o.Max = 30 })
+				p := newProxy(t, noLimits, memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
+					time.Sleep(50 * time.Millisecond)
+					res, err := answering(row.status)(r)
+					res.Header["Content-Type"] = []string{"application/grpc"}
+					if res.Header["Grpc-Status"] = row.header; row.header == nil {
+						delete(res.Header, "Grpc-Status")
+						res.Trailer = http.Header{"Grpc-Status": {"14"}}
+					}
+					return res, err
+				}, on)
+				for range 200 {
+					sends(t, p, http.MethodPost, "/")
+				}
+				if s := l.State(); (s.Service == 0) != row.fails {
+					t.Errorf("the service takes %gs, although fails is %t", s.Service, row.fails)
 				}
 			})
 		})

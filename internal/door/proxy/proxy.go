@@ -310,9 +310,9 @@ func (p *Proxy) answered(res *http.Response) error {
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.answer = res
 		if x.place != nil {
-			x.leave(p.options.Clock(), res.StatusCode)
+			x.leave(p.options.Clock(), res)
 		}
-		p.took(x, res.StatusCode < http.StatusInternalServerError)
+		p.took(x, !fails(res))
 		if _, ok := res.Header["Content-Type"]; !ok {
 			x.header["Content-Type"] = nil // otherwise net/http guesses one
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // grpcStatus is the field or trailer with the code of a gRPC answer.
@@ -29,6 +30,21 @@ func resultOf(res *http.Response, fault error) *admission.Result {
 		return &admission.Result{From: admission.TimedOut, Status: status}
 	}
 	return &admission.Result{From: admission.Failed, Status: status}
+}
+
+// fails reports whether an answer is an error of the upstream: a 5xx or, of a gRPC call, a status
+// that means the same and ends the answer in its header. After a message it is in the trailer,
+// and not seen.
+func fails(res *http.Response) bool {
+	if res.StatusCode >= http.StatusInternalServerError {
+		return true
+	}
+	switch rules.CodeIn(res.Header.Get(grpcStatus)) {
+	case rules.Unknown, rules.DeadlineExceeded, rules.ResourceExhausted, rules.Internal, rules.Unavailable, rules.DataLoss:
+		return true
+	default:
+		return false
+	}
 }
 
 // unreached reports whether the upstream did not receive a request that failed with err.
