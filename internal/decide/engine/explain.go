@@ -32,7 +32,10 @@ type Explained struct {
 	// answer without it; otherwise the two are equal.
 	BannedUntil int64
 	Unbanned    store.Decision
-	Overridden  bool // the limit of Rule was set by an operator for this key
+	// Whole is Unbanned for a request that may use the whole limit: it differs if the class of
+	// this one must leave a part to others.
+	Whole      store.Decision
+	Overridden bool // the limit of Rule was set by an operator for this key
 	// Marked reports whether this rule would mark the request, and Over how much is used
 	// above its limit, if it never refuses.
 	Marked bool
@@ -120,8 +123,33 @@ func (e *Engine) explain(ctx context.Context, q ExplainQuery, parts [][]rules.Ex
 	}
 	d.plan()
 	d.run(ctx)
+	d.askWhole(ctx)
 	x.conclude(&d)
 	return d.failure
+}
+
+// askWhole sets Explained.Whole. What is left for a class does not say how much is used, since a
+// fixed window lends what it keeps.
+func (d *deciding) askWhole(ctx context.Context) {
+	d.pending, d.asked = d.pending[:0], d.asked[:0]
+	for i := range d.results {
+		r, to := &d.results[i], d.explains.rules[i]
+		leave := r.Rule.LeaveOf(r.class)
+		if to.Whole = to.Unbanned; leave == 0 || to.Unbanned.Reason == headgate.ReasonNoLimit {
+			continue
+		}
+		d.pending, d.asked = extended(d.pending), append(d.asked, i)
+		op := &d.pending[len(d.pending)-1]
+		d.fill(op, r, explain)
+		to.Whole.Remaining += op.Kept() // in case the store does not answer
+		op.Leave = 0
+	}
+	if d.growOut(); d.failure != nil || d.put(ctx, d.engine.store, store.Independent) != nil {
+		return
+	}
+	for j, i := range d.asked {
+		d.explains.rules[i].Whole = d.out[j]
+	}
 }
 
 // nearest sorts explanations and keeps at most most of those that do not apply.

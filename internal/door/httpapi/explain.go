@@ -285,7 +285,7 @@ type ExplainedRule struct {
 	Overridden  bool             `json:"overridden,omitempty"`   // an operator set Limit for this key
 	BannedUntil *time.Time       `json:"banned_until,omitempty"` // when the ban of the key ends; absent without a ban
 	Key         []KeyPart        `json:"key,omitempty"`          // the parts of the key
-	Class       string           `json:"class,omitempty"`        // the class of the request, why, and what it must leave, if the rule has headroom. Count is then of what the class may use
+	Class       string           `json:"class,omitempty"`        // the class of the request, why, and what it must leave, if the rule has headroom. What remains in Count is then for the class
 	Share       string           `json:"share,omitempty"`        // whose fair share the request takes from, if the limit is shared. Count is then of what is left for the owner
 	Count       *LimitCount      `json:"count,omitempty"`        // absent for a rule without a limit. During a ban it still says how much is used
 }
@@ -382,9 +382,9 @@ func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 	if x.BannedUntil > 0 {
 		out.BannedUntil = new(time.UnixMicro(x.BannedUntil).UTC())
 	}
-	if d, now := &x.Decision, x.Unbanned; d.Reason != headgate.ReasonNoLimit {
+	if d, now, whole := &x.Decision, x.Unbanned, x.Whole; d.Reason != headgate.ReasonNoLimit {
 		if now.Reason == headgate.ReasonNoLimit {
-			now = store.Decision{} // a ban on a rule that counts nothing
+			now, whole = store.Decision{}, store.Decision{} // a ban on a rule that counts nothing
 		}
 		most := now.Limit
 		if own, ok := out.Regions.Own(); ok {
@@ -393,11 +393,9 @@ func (q *Question) explainedRule(x *engine.Explained) ExplainedRule {
 		if now.Reason == headgate.ReasonFailOpen || now.Reason == headgate.ReasonFailClosed {
 			most = 0 // nobody knows
 		}
-		kept := (&store.Op{Rule: r.Limit.Rule(), Leave: r.LeaveOf(x.Class)}).Kept()
-		now.Limit, most = max(now.Limit-kept, 0), max(most-kept, 0)
 		out.Count = &LimitCount{
 			Allowed: d.Allowed, Reason: d.Reason.String(), Limit: now.Limit,
-			Used: max(most-now.Remaining, 0) + x.Over, Remaining: now.Remaining,
+			Used: max(most-whole.Remaining, 0) + x.Over, Remaining: now.Remaining,
 			RetryAfter: retryAfter(d), ResetAfter: answer.Milliseconds(now.ResetAfter),
 			Delay:  answer.Milliseconds(d.Delay),
 			Marked: x.Marked, Over: x.Over,

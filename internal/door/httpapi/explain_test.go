@@ -3,15 +3,18 @@ package httpapi_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/decide/admission"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httpapi"
@@ -225,4 +228,40 @@ func TestManyExplanations(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is used of a limit is what was taken of it, whatever the class of who asks must leave and
+// whatever part of the window has passed.
+func TestExplainCountsWhatOthersUse(t *testing.T) {
+	const limit = 100
+	for _, algorithm := range append(store.Algorithms(), store.Concurrency) {
+		rate := fmt.Sprintf("rate: %d/hour, algorithm: %s", limit, algorithm)
+		if algorithm == store.Concurrency {
+			rate = fmt.Sprintf("concurrency: %d", limit)
+		}
+		rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(
+			"domain: api\npriorities: {classes: [critical, default, sheddable], from: class}\n" +
+				"limits: [{name: fleet, " + rate + ", headroom: {critical: 20%, default: 10%}}]\n")})
+		if rs == nil {
+			t.Fatal(diagnostics)
+		}
+		for _, passed := range []time.Duration{0, time.Hour / 10, time.Hour / 2, time.Hour - 1} {
+			a, used := newAPIOf(t, rs, memory.New(), answer.DefaultMostBodies), int64(0)
+			a.now = at.Truncate(time.Hour).Add(passed)
+			for _, take := range []int64{0, 10, 50, 25, 15} {
+				for range take {
+					if w := a.check(`{"domain":"api","attributes":{"class":"critical"}}`); w.Code != http.StatusOK {
+						t.Fatal(w.Code, w.Body)
+					}
+					used++
+				}
+				for class, leaves := range map[string]int64{"critical": 0, "default": 20, "sheddable": 30} {
+					c := a.explain(t, `{"domain":"api","attributes":{"class":"`+class+`"}}`).Parts[0].Rules[0].Count
+					if c.Limit != limit || c.Used != used || c.Remaining > limit-max(used, leaves) || c.Remaining < limit-leaves-used {
+						t.Errorf("%s, after %s, for %s: %+v, want %d used of %d", algorithm, passed, class, *c, used, limit)
+					}
+				}
+			}
+		}
+	}
 }

@@ -79,6 +79,11 @@ func newBoundedAPI(t testing.TB, store store.Store, bodies int64, options ...eng
 	if rs == nil {
 		t.Fatalf("rules: %v", diagnostics)
 	}
+	return newAPIOf(t, rs, store, bodies, options...)
+}
+
+func newAPIOf(t testing.TB, rs *rules.Ruleset, store store.Store, bodies int64, options ...engine.Option) *api {
+	t.Helper()
 	clients, err := client.New(client.Config{})
 	if err != nil {
 		t.Fatal(err)
