@@ -146,6 +146,7 @@ func (c *Candidate) Observe(_ context.Context, live *engine.Decided) {
 			c.engine.SetExceptions(x)
 		}
 	}
+	q.Matched = nil  // of the live rules
 	q.Endless = true // the candidate does not see the end of requests, so slots would never be released
 	// A request whose caller gave up was still counted by the live rules.
 	after, failed := c.engine.Decide(context.Background(), q)

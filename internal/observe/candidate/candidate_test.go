@@ -400,6 +400,17 @@ func TestSamplesWithoutAHashedPath(t *testing.T) {
 	}
 }
 
+// What is known of the rules that apply, as where requests may be queued, is known of the live ones.
+func TestCandidateMatchesItself(t *testing.T) {
+	f := newFixture(t, limits("a=9/minute"), limits("a=0/minute"))
+	var m rules.Matches
+	known := f.live.Rules().Match("api", &request{"/a", "x"}, &m)
+	f.ask(t, "/a", "x", func(q *engine.Query) { q.Matched = &engine.Matched{Known: known, Checks: m.Checks} })
+	if got := f.counted(t); got != "newly_refused 1" {
+		t.Errorf("%s, want a request that is refused by the candidate", got)
+	}
+}
+
 // However many rules and keys there are, memory is bounded.
 func TestMemoryIsBounded(t *testing.T) {
 	f := newFixture(t, limits("r=9/minute"), limits("r=0/minute"))
