@@ -73,7 +73,7 @@ func (b *Builder) Add(r *Rule, match Match) error {
 		return fmt.Errorf("duplicate name %s in domain %s: first in %s", clip.Quote(r.Name), clip.Quote(r.Domain), first.Position())
 	}
 	d.byName[r.Name] = r
-	if r.Disabled {
+	if d.notes(r); r.Disabled {
 		b.set.stats.Disabled++
 		return nil
 	}

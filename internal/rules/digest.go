@@ -82,14 +82,42 @@ func (r *Rule) HashesKey() bool {
 	return slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Hashed })
 }
 
-// CountsByPath reports whether a part of the key of r is the path, or a segment of it.
-func (r *Rule) CountsByPath() bool {
-	return slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Kind == Path })
+// notes adds what r counts by to the attributes that rules of d do.
+func (d *domain) notes(r *Rule) {
+	if d.counted == nil {
+		d.counted = map[KeyAttribute]struct{}{}
+	}
+	for _, a := range r.Key {
+		a.Segment = 0
+		d.counted[a] = struct{}{}
+	}
+	for _, s := range r.steps {
+		if s.Kind == BareStep || s.Kind == WildStep {
+			d.counted[KeyAttribute{Attribute: s.Attribute}] = struct{}{}
+		}
+	}
 }
 
-// HashesPath reports whether one is, and is hashed: nobody may see the path.
-func (r *Rule) HashesPath() bool {
-	return slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Kind == Path && a.Hashed })
+// Hashes reports whether any rule of a domain hashes the attribute, or a segment of the path, in
+// its key: nobody may see it, not even of requests that the rule does not count, as it only
+// observes, matches others or is disabled.
+func (s *Ruleset) Hashes(domain string, a Attribute) bool {
+	return s.counts(domain, KeyAttribute{Attribute: a, Hashed: true})
+}
+
+// CountsBy reports whether any rule of a domain has the attribute, or a segment of the path, in
+// its key, so that who may not see keys may not see it either.
+func (s *Ruleset) CountsBy(domain string, a Attribute) bool {
+	return s.counts(domain, KeyAttribute{Attribute: a}) || s.Hashes(domain, a)
+}
+
+func (s *Ruleset) counts(domain string, a KeyAttribute) bool {
+	d := s.domains[domain]
+	if d == nil {
+		return false
+	}
+	_, ok := d.counted[a]
+	return ok
 }
 
 // digestSize is how much of a digest a key has, in bytes. With 128 bits a collision

@@ -183,3 +183,40 @@ func FuzzSplitKey(f *testing.F) {
 		}
 	})
 }
+
+// What a rule counts by is known of its domain, whatever the rule is about.
+func TestWhatADomainCountsBy(t *testing.T) {
+	const limit = "domain: d\nlimits:\n  - {name: a, rate: 9/minute, "
+	const tree = "domain: d\ndescriptors: [{rate_limit: {unit: hour, requests_per_unit: 9}, key: "
+	path := rules.Attribute{Kind: rules.Path}
+	for text, want := range map[string]string{
+		limit + "key: client_ip}":                                      "",
+		limit + "match: {path: /a}, key: \"hash:query:path\"}":         "",
+		limit + "count: distinct, of: path, key: client_ip}":           "", // no key has it
+		limit + "key: path}":                                           "counts",
+		limit + "key: path:3, mode: shadow}":                           "counts",
+		limit + "key: [client_ip, \"hash:path\"]}":                     "counts hashes",
+		limit + "key: \"hash:path:2\", mode: shadow}":                  "counts hashes",
+		limit + "key: \"hash:path:2\", percent: 0}":                    "counts hashes",
+		limit + "key: \"hash:path:2\", disabled: true}":                "counts hashes",
+		limit + "key: \"hash:path:2\", match: {method: PUT}}":          "counts hashes",
+		limit + "tiers: {by: plan, x: {rate: 1/day}}, key: hash:path}": "counts hashes",
+		tree + "user}]":                     "",
+		tree + "path, value: /a}]":          "",
+		tree + "path}]":                     "counts",
+		tree + "path, value: /a/*}]":        "counts",
+		"compat: envoy\n" + tree + "path}]": "counts",
+		"domain: other\nlimits: []":         "",
+	} {
+		rs, got := parse(t, text), ""
+		if rs.CountsBy("d", path) {
+			got = "counts"
+		}
+		if rs.Hashes("d", path) {
+			got += " hashes"
+		}
+		if got != want || rs.CountsBy("none", path) || rs.Hashes("none", path) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

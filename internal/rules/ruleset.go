@@ -70,6 +70,7 @@ type domain struct {
 	// claimsExempt reports whether limits that read no claims may not apply to a
 	// request because of its claims.
 	claimsExempt bool
+	counted      map[KeyAttribute]struct{} // what is in keys of rules, without segments, also of disabled ones
 
 	headers    headersChoice
 	priorities *Priorities // nil without classes

@@ -86,6 +86,7 @@ func (b *Builder) AddBranch(into *Level, d *Branch, compat Compat) (*FiledBranch
 	}
 	b.branches = append(b.branches, d)
 	if d.Rule != nil {
+		b.domain(d.Rule.Domain).notes(d.Rule)
 		b.set.rules = append(b.set.rules, d.Rule)
 	}
 	return filed, nil

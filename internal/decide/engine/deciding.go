@@ -213,6 +213,7 @@ func (d *deciding) decide(ctx context.Context) error {
 
 // forget drops what belongs to the door.
 func (d *deciding) forget() {
+	d.Rules = nil
 	d.query.Domain, d.query.Part, d.query.Parts, d.query.Matched = "", Part{}, nil, nil
 	for i := range d.Parts {
 		p := &d.Parts[i]
@@ -223,6 +224,7 @@ func (d *deciding) forget() {
 // prepare finds the limits that apply and plans the calls to the store.
 func (d *deciding) prepare() error {
 	rs := d.engine.rules.Load()
+	d.Rules = rs
 	for len(d.matches) < len(d.Parts) {
 		d.matches = append(d.matches, rules.Matches{})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/headgate/headgate/internal/base/enum"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // Observer receives every decision, for metrics and events.
@@ -15,11 +16,12 @@ type Observer interface {
 
 // Decided is a decision, as observers receive it.
 type Decided struct {
-	Query   *Query   // what was asked
-	Parts   []Part   // those of the query; itself if it has none
-	Verdict *Verdict // the answer
-	Err     error    // that of Decide
-	Start   int64    // when the decision started; see [WithStart]
+	Query   *Query         // what was asked
+	Parts   []Part         // those of the query; itself if it has none
+	Verdict *Verdict       // the answer
+	Err     error          // that of Decide
+	Rules   *rules.Ruleset // by which it was decided
+	Start   int64          // when the decision started; see [WithStart]
 	// Shard is a number that concurrent decisions on different cores rarely share, so
 	// that counters per shard are rarely contended. Lanes start at 1; there are about as
 	// many as cores.

@@ -58,7 +58,7 @@ type CandidateSample struct {
 	RetryAfter *int64 `json:"retry_after_ms"`   // of the refusal; null means never
 	Door       string `json:"door,omitempty"`   // the door that the request came to
 	Method     string `json:"method,omitempty"` // the method of the request
-	Path       string `json:"path,omitempty"`   // the path of the request
+	Path       string `json:"path,omitempty"`   // the path of the request; absent if operators must not see it
 }
 
 // CandidateStore describes the store of the candidate's counts.
@@ -158,8 +158,8 @@ func (c candidates) candidateSample(s *candidate.Sample) CandidateSample {
 		T: s.At, Change: s.Change.String(), Domain: s.Domain, Rule: s.Rule, Key: c.Keys.Of(s.Key),
 		Limit: s.Decision.Limit, Door: s.Door.String(), Method: s.Method, Path: s.Path,
 	}
-	if c.Keys.Hashes {
-		out.Path = "" // a rule may count by it
+	if c.Keys.HidesPath(c.Engine.Rules(), s.Domain) || c.Keys.HidesPath(c.Candidate.Comparing.Rules(), s.Domain) {
+		out.Path = ""
 	}
 	if after, ok := answer.RetryAfter(s.Decision); ok {
 		out.RetryAfter = new(answer.Milliseconds(after))

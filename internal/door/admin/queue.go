@@ -175,7 +175,7 @@ func (d queues) item(_ http.ResponseWriter, r *http.Request, q *queue.Queue) (an
 	}
 	told := d.itemOf(id, item)
 	if e := item.Entry; e != nil {
-		told.Header = seenHeader(e)
+		told.Header = d.seenHeader(e)
 		if r.URL.Query().Get("body") == "true" {
 			if utf8.Valid(e.Body) {
 				told.Body = string(e.Body)

@@ -18,20 +18,32 @@ func shownFields() []string {
 	return []string{"Accept", "Content-Encoding", "Content-Length", "Content-Type", "User-Agent"}
 }
 
-// veil hides parts of told: its query, and all of its address if a rule that it waits for
-// hashes its key, or operators see no keys.
+// veil hides parts of told: its query, what any rule of its domain hashes, and all of its address
+// if a rule that it waits for hashes its key, or operators see no keys.
 func (d queues) veil(e *queue.Entry, told *QueueItem) {
 	claimed := func(c queue.Claim) bool { return hasHash(c.Key) }
+	all := d.Keys.Hashes || hasHash(e.Key) || slices.ContainsFunc(e.Claims, claimed)
+	hides := func(kind rules.AttributeKind, name string) bool {
+		return all || d.hashes(e, rules.Attribute{Kind: kind, Name: name})
+	}
 	path, _, asked := strings.Cut(told.URI, "?")
 	switch {
-	case d.Keys.Hashes || hasHash(e.Key) || slices.ContainsFunc(e.Claims, claimed):
-		told.URI, told.Host = hidden, hidden
-		if told.IdempotencyKey != "" {
-			told.IdempotencyKey = hidden
-		}
+	case hides(rules.Path, ""):
+		told.URI = hidden
 	case asked:
 		told.URI = path + "?" + hidden
 	}
+	if hides(rules.Host, "") {
+		told.Host = hidden
+	}
+	if told.IdempotencyKey != "" && hides(rules.Header, "Idempotency-Key") {
+		told.IdempotencyKey = hidden
+	}
+}
+
+// hashes reports whether any rule of the domain of e hashes an attribute.
+func (d queues) hashes(e *queue.Entry, a rules.Attribute) bool {
+	return d.Engine.Rules().Hashes(e.Domain, a)
 }
 
 // hasHash reports whether a key has a part that is hashed, or unknown parts.
@@ -41,10 +53,11 @@ func hasHash(key string) bool {
 }
 
 // seenHeader returns the header of an entry as operators see it.
-func seenHeader(e *queue.Entry) http.Header {
+func (d queues) seenHeader(e *queue.Entry) http.Header {
 	seen := e.Header.Clone()
 	for name := range seen {
-		if !slices.Contains(shownFields(), http.CanonicalHeaderKey(name)) {
+		canonical := http.CanonicalHeaderKey(name)
+		if !slices.Contains(shownFields(), canonical) || d.hashes(e, rules.Attribute{Kind: rules.Header, Name: canonical}) {
 			seen[name] = []string{hidden}
 		}
 	}

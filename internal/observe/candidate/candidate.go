@@ -158,6 +158,9 @@ func (c *Candidate) Observe(_ context.Context, live *engine.Decided) {
 	if live.Err == nil && failed == nil && after.Known {
 		n.change = compare(v.Allowed, after.Allowed)
 	}
+	if path := (rules.Attribute{Kind: rules.Path}); n.change.differs() {
+		n.hidden = live.Rules.Hashes(q.Domain, path) || c.engine.Rules().Hashes(q.Domain, path)
+	}
 	d.differ(&n, v, &after)
 	c.count(d, live.Shard, n.change)
 }
@@ -167,6 +170,9 @@ func (c *Candidate) count(d *comparison, number uint32, change Change) {
 	c.shards[i].counts[change].Add(1)
 	d.shards[i].counts[change].Add(1)
 }
+
+// differs reports whether the answers do.
+func (c Change) differs() bool { return c == NewlyRefused || c == NewlyAllowed }
 
 func compare(before, after bool) Change {
 	switch {

@@ -388,14 +388,19 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// A path that a rule hashes is a secret.
+// A path that a rule hashes is a secret, whatever requests the rule is about, in either rules.
 func TestSamplesWithoutAHashedPath(t *testing.T) {
-	for key, want := range map[string]string{"hash:path": "", "hash:host": "/a"} {
-		others := "\n  - {name: bots, key: [\"" + key + "\"], rate: 9/minute}\n"
-		f := newFixture(t, limits("a=9999/minute")+others, limits("a=0/minute")+others)
-		f.ask(t, "/a", "x")
-		if r, _ := f.Report(1); len(r.Samples) != 1 || r.Samples[0].Path != want {
-			t.Errorf("%s: %+v, want the path %q", key, r.Samples, want)
+	for rule, want := range map[string]string{
+		"key: [\"hash:path\"]": "", "key: [\"hash:path:1\"], mode: shadow": "", "key: [\"hash:path\"], match: {path: /b}": "",
+		"key: [\"hash:host\"]": "/a", "key: path": "/a",
+	} {
+		other := "\n  - {name: bots, " + rule + ", rate: 9/minute}\n"
+		for _, others := range [][2]string{{other, other}, {other, ""}, {"", other}} {
+			f := newFixture(t, limits("a=9999/minute")+others[0], limits("a=0/minute")+others[1])
+			f.ask(t, "/a", "x")
+			if r, _ := f.Report(1); len(r.Samples) != 1 || r.Samples[0].Path != want {
+				t.Errorf("%q: %+v, want the path %q", others, r.Samples, want)
+			}
 		}
 	}
 }

@@ -86,7 +86,7 @@ type difference struct {
 	door     engine.Door
 	domain   string
 	request  rules.Request
-	hidden   bool // the path of request, which a rule hashes
+	hidden   bool // the path of request, which a rule of the domain hashes
 	rule     *rules.Rule
 	key      string
 	decision store.Decision
@@ -107,8 +107,6 @@ func (c *comparison) differ(n *difference, before, after *engine.Verdict) {
 			n.key = r.Key
 		}
 	}
-	hides := func(r engine.Result) bool { return r.Rule.HashesPath() }
-	n.hidden = slices.ContainsFunc(before.Results(), hides) || slices.ContainsFunc(after.Results(), hides)
 	c.add(n)
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -168,7 +167,7 @@ func (s *Stream) event(seen *Seen, p *Part, r *engine.Result) Event {
 	}
 	if p.Request != nil {
 		e.Method, _ = p.Request.Attribute(rules.Attribute{Kind: rules.Method})
-		if !slices.ContainsFunc(p.Results, s.hidesPath) {
+		if !s.keys.HidesPath(seen.Rules, seen.Domain) {
 			e.Path, _ = p.Request.Attribute(rules.Attribute{Kind: rules.Path})
 		}
 	}
@@ -184,11 +183,6 @@ func (s *Stream) event(seen *Seen, p *Part, r *engine.Result) Event {
 		e.RetryAfter = nil
 	}
 	return e
-}
-
-// hidesPath reports whether operators must not see the path of a request, because it is the key.
-func (s *Stream) hidesPath(r engine.Result) bool {
-	return r.Rule.HashesPath() || s.keys.Hashes && r.Rule.CountsByPath()
 }
 
 // has reports whether a part of the key, or its hash, contains text.

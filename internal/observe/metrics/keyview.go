@@ -28,6 +28,13 @@ func (v *KeyView) Of(key string) Key {
 	return v.Plain(key)
 }
 
+// HidesPath reports whether operators must not see the paths of a domain's requests: a rule hashes
+// them or, where operators see no keys, counts by them.
+func (v *KeyView) HidesPath(rs *rules.Ruleset, domain string) bool {
+	path := rules.Attribute{Kind: rules.Path}
+	return rs.Hashes(domain, path) || v.Hashes && rs.CountsBy(domain, path)
+}
+
 // Hashed returns the hash of a key.
 func (v *KeyView) Hashed(key string) Key { return Key{Hash: v.hash(key)} }
 

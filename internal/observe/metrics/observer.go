@@ -69,6 +69,7 @@ type Seen struct {
 	Counted bool           // the request took from a limit, rather than peeked or refunded
 	Parts   []Part         // one, or one for each Envoy descriptor
 	Err     error          // what went wrong
+	Rules   *rules.Ruleset // by which it was decided
 }
 
 // Part is one part of a request.
@@ -162,7 +163,7 @@ func (m *Observer) Observe(ctx context.Context, d *engine.Decided) {
 	if !m.watched() {
 		return
 	}
-	s := Seen{Domain: q.Domain, Door: q.Door, At: q.At, Elapsed: elapsed, Outcome: v.Outcome(), Counted: counted, Err: d.Err}
+	s := Seen{Domain: q.Domain, Door: q.Door, At: q.At, Elapsed: elapsed, Outcome: v.Outcome(), Counted: counted, Err: d.Err, Rules: d.Rules}
 	results := v.Results()
 	for i := range d.Parts {
 		n := 0
