@@ -158,7 +158,8 @@ func (c *Candidate) Observe(_ context.Context, live *engine.Decided) {
 	if live.Err == nil && failed == nil && after.Known {
 		n.change = compare(v.Allowed, after.Allowed)
 	}
-	if path := (rules.Attribute{Kind: rules.Path}); n.change.differs() {
+	if n.change.differs() {
+		path := rules.Attribute{Kind: rules.Path}
 		n.hidden = live.Rules.Hashes(q.Domain, path) || c.engine.Rules().Hashes(q.Domain, path)
 	}
 	d.differ(&n, v, &after)
