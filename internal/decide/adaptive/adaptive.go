@@ -178,16 +178,18 @@ func (l *Limiter) Lapse(p Place) {
 	l.estimate.window.lapsed++
 }
 
-// Late tells how a request ended that has lapsed. A long poll is answered late; where clients give
-// up, they wait in a line.
+// Late tells how a request ended that has lapsed. One that is answered was slow, as a long poll is;
+// where clients give up, they wait in a line.
 func (l *Limiter) Late(now int64, how End) {
-	if how == Answered {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.estimate.window.late++
-	l.estimate.window.fails(how)
+	w := &l.estimate.window
+	if how == Answered {
+		w.slow++
+		return
+	}
+	w.late++
+	w.fails(how)
 	l.estimate.tick(now)
 }
 

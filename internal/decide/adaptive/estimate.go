@@ -94,8 +94,9 @@ type estimate struct {
 type count struct {
 	start           int64
 	passed, refused int
-	answered, tardy int     // tardy ones were not answered within S
-	lapsed, late    int     // late ones lapsed and were not answered
+	answered, tardy int // tardy ones were not answered within S
+	lapsed          int
+	slow, late      int     // that had lapsed, and were answered or not
 	failed          int     // of the tardy and the late ones
 	took, waited    float64 // sums of those that were answered, and of the tardy ones
 	sending         float64 // sum of how long the upstream waited for clients
@@ -166,7 +167,7 @@ func (w *count) fails(how End) {
 func (w *count) unanswered() int { return w.tardy + w.late }
 
 // hopeless reports whether most did.
-func (w *count) hopeless() bool { return w.unanswered() > lost*w.answered }
+func (w *count) hopeless() bool { return w.unanswered() > lost*(w.answered+w.slow) }
 
 // mostFail reports whether most that are not answered failed, and were not left.
 func (w *count) mostFail() bool { return 2*w.failed > w.unanswered() }
@@ -220,7 +221,7 @@ func (e *estimate) adjust(took float64) {
 		latency = w.took / float64(w.answered)
 		e.service, e.usual, e.latency = latency, latency, latency
 	}
-	if 4*w.unanswered() <= w.answered {
+	if 4*w.unanswered() <= w.answered+w.slow {
 		e.lowest, e.since = 0, 0
 	}
 	e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true
@@ -330,7 +331,7 @@ func tooMany(refused, of int) bool { return float64(refused) > overload*float64(
 // the start is of another time.
 func (e *estimate) lag(now int64) {
 	w := &e.window
-	if w.hopeless() && !e.isPaused(now) {
+	if w.hopeless() && 2*w.unanswered() >= w.lapsed && !e.isPaused(now) {
 		e.hopeless(now)
 		return
 	}

@@ -196,3 +196,62 @@ func TestLongPollsBesideOthers(t *testing.T) {
 		}
 	}
 }
+
+// Answers take longer than a request holds its place, and some clients leave before. Most are
+// answered, so it is no line, and nobody is refused.
+func TestSomeLeaveSlowPages(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	for name, row := range map[string]struct {
+		takes        time.Duration
+		rate, leaves float64 // a second; who leaves does so after 2 s
+	}{
+		"a report":           {1500 * time.Millisecond, 5, 1},
+		"many":               {1500 * time.Millisecond, 15, 5},
+		"polls":              {25 * time.Second, 8, 1},
+		"polls, more leave":  {25 * time.Second, 10, 3},
+		"with fast pages":    {3 * time.Second, 6, 4},
+		"nearly all of them": {2500 * time.Millisecond, 10, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, rng, now := &patient{proxy: newProxy()}, rand.New(rand.NewPCG(1, 2)), int64(1e18)
+			type end struct {
+				at       int64
+				place    any
+				answered bool
+			}
+			var open []end
+			asked, refused := 0, 0
+			for begun := now; now < begun+int64(10*time.Minute); now += ms {
+				left := open[:0]
+				for _, e := range open {
+					if e.at > now {
+						left = append(left, e)
+						continue
+					}
+					p.Done(e.place, now, e.answered)
+				}
+				open = left
+				ask := func(rate float64, takes time.Duration, answered bool) {
+					if rng.Float64() >= rate/1000 {
+						return
+					}
+					asked++
+					place, ok := p.Take(now, 0)
+					if !ok {
+						refused++
+						return
+					}
+					open = append(open, end{now + int64(takes), place, answered})
+				}
+				ask(row.rate, row.takes, true)
+				ask(row.leaves, 2*time.Second, false)
+				if name == "with fast pages" {
+					ask(2, 20*time.Millisecond, true)
+				}
+			}
+			if refused*20 > asked {
+				t.Errorf("%d of %d refused, want at most 5 %%; %+v", refused, asked, p.State())
+			}
+		})
+	}
+}

@@ -46,7 +46,9 @@ func (p *patient) Done(place any, now int64, answered bool) {
 	if h := place.(*held); !h.over { //nolint:forcetypeassert,errcheck // of Take
 		h.over = true
 		p.proxy.Done(h.place, now, answered)
-	} else if !answered {
+	} else if answered {
+		p.Late(now, adaptive.Answered)
+	} else {
 		p.Late(now, adaptive.GaveUp)
 	}
 }
