@@ -277,6 +277,7 @@ func (b *batch) match(sides []Side, logged *logged, m *rules.Matches) {
 			at.to = len(b.checks)
 			for k := range m.Checks {
 				b.keys = append(b.keys, m.Checks[k].Key...)
+				b.checks[at.from+k].Share = m.Checks[k].Share.Clone()
 			}
 		}
 	}

@@ -101,6 +101,23 @@ func TestVerdictsOfAlgorithms(t *testing.T) {
 	}
 }
 
+// A share is that of the client who asks, also where requests of others are read before it is decided.
+func TestSharesAreOfTheirOwners(t *testing.T) {
+	var log strings.Builder
+	for i, client := range strings.Repeat("1", 150) + strings.Repeat("2", 40) {
+		log.WriteString(line(noon.Add(time.Duration(i)*time.Millisecond), "198.51.100."+string(client), "GET /a"))
+	}
+	const rules = `
+domain: d
+limits:
+  - {name: a, rate: 10/second, burst: 100, fair: {among: client_ip}}
+`
+	got := verdicts(t, options(t, rules, bytesLog("a.log", []byte(log.String()))))
+	if first, second := strings.Count(got[:150], "a"), strings.Count(got[150:], "a"); first < 45 || first > 55 || second < 10 {
+		t.Errorf("%d of the first client and %d of the second pass, want half of the burst, and a share of the rest", first, second)
+	}
+}
+
 // Requests under several limits are charged to all of them or to none.
 func TestSeveralLimitsAreOne(t *testing.T) {
 	const rules = `
