@@ -518,6 +518,7 @@ test.each(looks)(
     });
     const look = async (name: string) => {
       expect(await violations(page), name).toEqual([]);
+      expect(await page.getByText(/: loading …/).count(), name).toBe(0);
       expect(await page.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(
         width,
       );

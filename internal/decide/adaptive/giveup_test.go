@@ -37,8 +37,11 @@ func TestAllLapseInALine(t *testing.T) {
 		proxies, servers int
 		service, wait    time.Duration
 	}{
-		{1, 1, 100 * ms, 2 * time.Second}, {1, 8, 500 * ms, 3 * time.Second}, {4, 8, 100 * ms, 2 * time.Second},
-		{10, 8, 100 * ms, 2 * time.Second}, {4, 32, 500 * ms, 2500 * ms},
+		{1, 1, 100 * ms, 2 * time.Second},
+		{1, 8, 500 * ms, 3 * time.Second},
+		{4, 8, 100 * ms, 2 * time.Second},
+		{10, 8, 100 * ms, 2 * time.Second},
+		{4, 32, 500 * ms, 2500 * ms},
 	} {
 		for _, load := range []float64{1.5, 4} {
 			for _, cheap := range []float64{0, 0.03} {

@@ -1,11 +1,10 @@
-import { render } from "preact";
+import { mount } from "../shell/mount.ts";
 import { Shell } from "../shell/Shell.tsx";
 import { Dashboard } from "./Dashboard.tsx";
 import { keys } from "./view.ts";
 
-render(
+mount(
   <Shell page="Dashboard" keys={keys}>
     <Dashboard />
   </Shell>,
-  document.getElementById("app")!,
 );

@@ -1,10 +1,9 @@
-import { render } from "preact";
+import { mount } from "../shell/mount.ts";
 import { Shell } from "../shell/Shell.tsx";
 import { Events } from "./Events.tsx";
 
-render(
+mount(
   <Shell page="Events">
     <Events />
   </Shell>,
-  document.getElementById("app")!,
 );

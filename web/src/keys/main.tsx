@@ -1,10 +1,9 @@
-import { render } from "preact";
+import { mount } from "../shell/mount.ts";
 import { Shell } from "../shell/Shell.tsx";
 import { Keys } from "./Keys.tsx";
 
-render(
+mount(
   <Shell page="Keys">
     <Keys />
   </Shell>,
-  document.getElementById("app")!,
 );

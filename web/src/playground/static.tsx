@@ -1,4 +1,4 @@
-import { render } from "preact";
+import { mount } from "../shell/mount.ts";
 import { Shell } from "../shell/Shell.tsx";
 import { Framed } from "./Framed.tsx";
 import { loadText } from "./load.ts";
@@ -22,12 +22,10 @@ function wasmText(): Promise<string> {
 
 const load: Load = async () => loadText(await wasmText());
 
-const app = document.getElementById("app")!;
-
 // The site shows it in a frame (?frame), and on its own with a way back.
-const home = app.dataset.home;
+const home = document.getElementById("app")!.dataset.home;
 
-render(
+mount(
   location.search === "?frame" ? (
     <Framed load={load} />
   ) : (
@@ -40,5 +38,4 @@ render(
       <Playground load={load} />
     </Shell>
   ),
-  app,
 );

@@ -1,10 +1,9 @@
-import { render } from "preact";
+import { mount } from "../shell/mount.ts";
 import { Shell } from "../shell/Shell.tsx";
 import { Queue } from "./Queue.tsx";
 
-render(
+mount(
   <Shell page="Queue">
     <Queue />
   </Shell>,
-  document.getElementById("app")!,
 );

@@ -1,10 +1,9 @@
-import { render } from "preact";
+import { mount } from "../shell/mount.ts";
 import { Shell } from "../shell/Shell.tsx";
 import { Rules } from "./Rules.tsx";
 
-render(
+mount(
   <Shell page="Rules">
     <Rules />
   </Shell>,
-  document.getElementById("app")!,
 );
