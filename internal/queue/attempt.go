@@ -59,16 +59,16 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 		return stays
 	}
 	if !permit.Allowed {
-		if due := q.due(l, it); permit.RetryAfter < 0 && now.Before(due) {
+		p.by, p.counts = claimed{permit.By.Rule, permit.By.Key}, permit.Counts
+		if permit.RetryAfter >= 0 {
+			p.until, p.due = now.Add(q.patience(l, &permit)), now.Add(permit.RetryAfter)
+			return stays
+		}
+		if due := q.due(l, it); now.Before(due) {
 			p.until, p.due = now.Add(min(due.Sub(now), lookAgain)), due
 			return stays
 		}
-		if permit.RetryAfter < 0 {
-			return q.bury(it, &policy, cmp.Or(permit.Why, "its cost is above the limit"))
-		}
-		p.until, p.due = now.Add(q.patience(l, &permit)), now.Add(permit.RetryAfter)
-		p.by, p.counts = claimed{permit.By.Rule, permit.By.Key}, permit.Counts
-		return stays
+		return q.bury(it, &policy, cmp.Or(permit.Why, "its cost is above the limit"))
 	}
 	l.refused.Store(0)
 	if permit.Done != nil {

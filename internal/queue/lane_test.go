@@ -161,6 +161,57 @@ func TestBanThatEndsBefore(t *testing.T) {
 	})
 }
 
+// One client of a line is banned, or gets a limit of 0, while its requests wait for a limit of its
+// own. They wait alone, and those of others pass.
+func TestBanOfOneHoldsBackNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.close()
+		var next time.Time // when the limit of the line is free
+		b.mu.Lock()
+		b.take = func(r *queue.Ref, at time.Time) (queue.Permit, error) {
+			in := at.Sub(b.begin)
+			if of := r.Claims[0]; of.Key == "banned" {
+				if p := (queue.Permit{By: of}); in > 30*time.Second {
+					p.RetryAfter, p.Why = -1, "its key is banned"
+					return p, nil
+				}
+				return queue.Permit{By: of, RetryAfter: 20*time.Minute - in}, nil
+			}
+			if at.Before(next) {
+				return queue.Permit{Own: true, RetryAfter: next.Sub(at)}, nil
+			}
+			next = at.Add(time.Second)
+			return queue.Permit{Allowed: true}, nil
+		}
+		b.mu.Unlock()
+		accept := func(name, client string) {
+			e := b.entry(name)
+			e.Claims = []queue.Claim{{Rule: "per-client", Key: client, Cost: 1}}
+			if _, err := b.Accept(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			accept("a0", "banned")
+		}
+		for range 300 {
+			accept("a1", "other")
+			time.Sleep(time.Second)
+		}
+		b.mu.Lock()
+		sent := len(b.sent)
+		b.mu.Unlock()
+		if sent < 290 {
+			t.Errorf("%d of 300 requests of others sent in five minutes", sent)
+		}
+		time.Sleep(20 * time.Minute)
+		if s := b.stats(); s.Dead != 5 || s.Entries != 0 {
+			t.Errorf("%+v, want the five as dead letters when they are due", s)
+		}
+	})
+}
+
 // Another limit than the line's that is free earlier is asked again within a minute too, but not
 // one that counts what it refuses.
 func TestOtherLimitThatIsFreeEarlier(t *testing.T) {
