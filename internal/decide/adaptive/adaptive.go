@@ -52,6 +52,7 @@ type Place struct {
 	window  int64  // in which it was let in; 0 if the limiter would not have
 	probe   uint32 // of which it is a sample; 0 for none
 	class   uint8
+	first   bool // S is learned of it, if it is not known
 }
 
 // Limiter limits the requests in progress at one upstream. Times are in nanoseconds since
@@ -94,7 +95,7 @@ func (l *Limiter) Take(now int64, c Class) (p Place, ok, full bool) {
 	}
 	e := &l.estimate
 	l.inFlight++
-	p = Place{started: now, class: uint8(c.Index), probe: e.probe.sample(now)}
+	p = Place{started: now, class: uint8(c.Index), probe: e.probe.sample(now), first: e.service == 0 && e.first.join(now)}
 	if !full {
 		p.window = e.window.start
 		e.window.passed++
@@ -200,6 +201,9 @@ func (l *Limiter) cancel(p Place) {
 	if p.window == l.estimate.window.start {
 		l.estimate.window.passed--
 		l.estimate.window.classes[p.class].passed--
+	}
+	if p.first {
+		l.estimate.first.open--
 	}
 	if p.probe != 0 && p.probe == l.estimate.probe.number {
 		l.estimate.probe.open--

@@ -81,7 +81,7 @@ func TestUnderloadIsNotShed(t *testing.T) {
 }
 
 // Half of the servers go, or each takes twice as long; later all is as before. In each second at
-// least 88 % of the servers' time goes into answers in time. Where there are 128 of them, as many
+// least 86 % of the servers' time goes into answers in time. Where there are 128 of them, as many
 // answers are counted; those of 16 differ by 3.5 % in a second in any case.
 func TestCapacityHalvesAndReturns(t *testing.T) {
 	for _, servers := range []int{32, 128} {
@@ -98,8 +98,8 @@ func TestCapacityHalvesAndReturns(t *testing.T) {
 					if servers == 128 {
 						worst = min(worst, r.Worst(part[0], part[1]))
 					}
-					if worst < 0.88 {
-						t.Errorf("%s of %d halved, seed %d: %.1f %% in a second from %d to %d, want at least 88 %%", name, servers, seed, 100*worst, part[0], part[1])
+					if worst < 0.86 {
+						t.Errorf("%s of %d halved, seed %d: %.1f %% in a second from %d to %d, want at least 86 %%", name, servers, seed, 100*worst, part[0], part[1])
 					}
 				}
 			}

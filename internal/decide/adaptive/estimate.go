@@ -20,6 +20,7 @@ const (
 	patient    = int64(4 * time.Second) // with a request, at most, if S says nothing
 	shortest   = 10 * slot
 	empties    = 120 * slot // in which a line is empty at the lowest limit
+	calm       = 30 * slot  // after refusals
 	leastPause = 60 * slot  // in which most may wait in vain
 	mostPause  = 600 * slot
 
@@ -70,12 +71,16 @@ type estimate struct {
 	failing   bool             // it was because the upstream failed; then it ends when clients leave
 	saturated int              // windows in a row that were
 	busy      bool             // the last window had too many refusals
+	busyAt    int64            // when one last had
 	strained  bool             // it once was full and slow
+	before    float64          // limit before it fell because most waited in vain
+	returning bool             // they have gone, and no answer has been slow since
 
 	shares [Classes]float64 // which part of what passes is of a class, about
 	more   [Classes]float64 // what classes had
 	crowd  int              // the highest class of which too much is refused; those above have enough
 
+	first   first
 	probe   probe
 	cutting bool
 	numbers uint32 // probes so far
@@ -101,6 +106,48 @@ type count struct {
 	took, waited    float64 // sums of those that were answered, and of the tardy ones
 	sending         float64 // sum of how long the upstream waited for clients
 	classes         [Classes]struct{ passed, refused int }
+}
+
+// first is the requests of which S is learned at first: those that begin first, however they end. Those
+// that end first would be the fast ones, and S too low.
+type first struct {
+	until       int64 // they begin, if that is enough
+	begun, open int
+	answered    int
+	took        float64 // sum of those that were answered
+}
+
+// join reports whether a request that starts now is one of them.
+func (f *first) join(now int64) bool {
+	if f.until == 0 {
+		f.until = now + window
+	}
+	if now >= f.until && f.begun >= answers {
+		return false
+	}
+	f.begun++
+	f.open++
+	return true
+}
+
+// ends notes the end of one of them.
+func (f *first) ends(took float64, how End) {
+	if f.open--; how == Answered {
+		f.answered++
+		f.took += took
+	}
+}
+
+// mean returns S once all of them have ended. If too few of them were answered, more follow.
+func (f *first) mean(now int64) (s float64, ok bool) {
+	if f.open > 0 || f.begun < answers || now < f.until {
+		return 0, false
+	}
+	if f.answered < few {
+		f.begun, f.until = 0, now+window
+		return 0, false
+	}
+	return f.took / float64(f.answered), true
 }
 
 // probe is a probe in progress, if its number is not 0. Its samples start between from and
@@ -147,6 +194,9 @@ func (e *estimate) ended(p Place, now int64, how End) {
 		w.waited += took
 		w.fails(how)
 	}
+	if p.first {
+		e.first.ends(took, how)
+	}
 	if p.probe == 0 || p.probe != e.probe.number {
 		return
 	}
@@ -181,8 +231,13 @@ func (e *estimate) tick(now int64) {
 	if e.window.start == 0 {
 		e.window.start = now
 	}
+	if e.service == 0 {
+		if s, ok := e.first.mean(now); ok {
+			e.service, e.usual, e.latency = s, s, s
+		}
+	}
 	switch w, took := &e.window, now-e.window.start; {
-	case took >= window && w.answered+w.unanswered() >= answers:
+	case took >= window && w.answered+w.unanswered() >= e.enough():
 		e.adjust(float64(took))
 		e.window = count{start: now}
 	case took >= max(slot, 2*e.patience) && (w.lapsed >= answers || w.answered == 0 && float64(w.lapsed) >= e.limit):
@@ -192,6 +247,14 @@ func (e *estimate) tick(now int64) {
 	if now >= e.next {
 		e.startProbe(now)
 	}
+}
+
+// enough returns how many ends make a window. A wrong step on the way back is seen in the next.
+func (e *estimate) enough() int {
+	if e.returning && e.limit < start {
+		return few / 2
+	}
+	return answers
 }
 
 // adjust sets the limit after a window.
@@ -218,21 +281,27 @@ func (e *estimate) adjust(took float64) {
 		latency = w.took / float64(w.answered)
 	}
 	if e.service == 0 {
-		latency = w.took / float64(w.answered)
-		e.service, e.usual, e.latency = latency, latency, latency
+		if w.refused > 0 {
+			e.set(e.limit * double)
+		}
+		return
 	}
+	e.returning = e.returning && latency <= fast*e.service
 	if 4*w.unanswered() <= w.answered+w.slow {
+		e.returning = e.returning || e.since != 0
 		e.lowest, e.since = 0, 0
 	}
-	e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true
+	if e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true; e.busy {
+		e.busyAt = now
+	}
 	e.judge()
 	switch {
 	case w.refused == 0:
 		e.saturated = 0
-		e.follow(latency)
+		e.follow(latency, now)
 	case left:
 		e.set(e.limit * grow)
-	case latency <= fast*e.service && !e.strained:
+	case latency <= fast*e.service && (!e.strained || e.returning && e.limit <= e.before/double):
 		e.set(e.limit * double)
 	case latency <= fast*e.service, !e.busy && latency <= 2*e.service:
 		e.saturated = 0
@@ -268,7 +337,10 @@ func (e *estimate) isPaused(now int64) bool {
 // as low as can be, some are answered, and still most wait in vain, there is no line, and
 // for a while nothing is done. Nor if the line should long be empty.
 func (e *estimate) hopeless(now int64) {
-	if e.strained = true; e.limit > e.min {
+	if e.since == 0 {
+		e.before = e.limit
+	}
+	if e.strained, e.returning = true, false; e.limit > e.min {
 		e.set(e.limit * shrink)
 		e.lowest, e.since = 0, now
 		return
@@ -358,10 +430,14 @@ func (e *estimate) lag(now int64) {
 }
 
 // follow lets S follow the latency of a window without refusals. Upwards it does so slowly,
-// and up to a multiple of what was measured: a line without refusals looks the same.
-func (e *estimate) follow(latency float64) {
+// and up to a multiple of what was measured: a line without refusals looks the same. If refusals
+// have just ended it does not at all: other proxies may still refuse, and the line is theirs.
+func (e *estimate) follow(latency float64, now int64) {
 	if latency < e.service {
 		e.service += (latency - e.service) / 16
+		return
+	}
+	if e.busyAt != 0 && now < e.busyAt+calm {
 		return
 	}
 	most := drift * e.service

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/internal/decide/adaptive"
 	"github.com/headgate/headgate/internal/decide/admission"
 )
 
@@ -47,7 +48,8 @@ type outlast struct {
 	left   func() error       // Err of the client's context
 	cancel context.CancelFunc // ends the upstream's work
 	pass   *admission.Pass
-	ended  bool // the answer is complete; used by the handler alone
+	place  *adaptive.Held // at the upstream
+	ended  bool           // the answer is complete; used by the handler alone
 
 	mu      sync.Mutex
 	gone    bool  // the client
@@ -70,7 +72,7 @@ type outlasting struct {
 // within limits: it has rules that must know how it ends.
 func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	o := &outlast{ResponseWriter: w, proxy: p, upload: x.upload, cancel: cancel, pass: &x.pass, left: r.Context().Err, room: p.options.Abandoned.Bytes}
+	o := &outlast{ResponseWriter: w, proxy: p, upload: x.upload, cancel: cancel, pass: &x.pass, place: x.place, left: r.Context().Err, room: p.options.Abandoned.Bytes}
 	x.outlast = o
 	p.outlasting.enter(o)
 	stop := context.AfterFunc(r.Context(), o.leave)
@@ -99,6 +101,7 @@ func (o *outlast) leave() {
 		return
 	}
 	o.gone = true
+	o.place.Done(o.proxy.options.Clock(), adaptive.GaveUp)
 	most := o.proxy.patience()
 	if o.nothing || most <= 0 {
 		o.cancel()

@@ -1,0 +1,75 @@
+package adaptive_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/testkit/slowserver"
+)
+
+// A proxy starts while the upstream is half idle. The first answers are the fast ones, and say too
+// little about the others: for a moment the limit of the start is too low, but not for longer.
+func TestStartUnderLoad(t *testing.T) {
+	const ms = time.Millisecond
+	for _, row := range []struct {
+		proxies, servers int
+		service          time.Duration
+		load             float64
+		draw             string
+	}{
+		{1, 100, 300 * ms, 0.6, "exponential"}, {1, 100, 300 * ms, 0.8, "exponential"}, {1, 100, 300 * ms, 0.6, "lognormal"},
+		{1, 300, 300 * ms, 0.6, "exponential"}, {1, 400, 100 * ms, 0.5, "exponential"}, {4, 200, 300 * ms, 0.6, "exponential"},
+	} {
+		for seed := range uint64(3) {
+			r := slowserver.Run{
+				Seed: seed, Servers: row.servers, Service: row.service, Draw: draws[row.draw], Load: row.load, Timeout: 10 * time.Second, Length: 30 * time.Second, Proxies: patients(row.proxies),
+			}.Do()
+			if begin, later := r.ShedPart(0, 3), r.ShedPart(3, 30); begin > 0.3 || later > 0.01 {
+				t.Errorf("%+v: %.0f %% shed in the first three seconds, and %.1f %% later; want at most 30 and 1 %%", row, 100*begin, 100*later)
+			}
+		}
+	}
+}
+
+// The upstream stands still for ten seconds, as at a fail-over of its database. The limit falls, and
+// is back soon after.
+func TestUpstreamStandsStill(t *testing.T) {
+	const ms = time.Millisecond
+	for _, row := range []struct {
+		proxies, servers int
+		service, wait    time.Duration
+		load             float64
+	}{
+		{1, 100, 300 * ms, 3 * time.Second, 0.6}, {1, 100, 300 * ms, 5 * time.Second, 0.6}, {1, 100, 300 * ms, 3 * time.Second, 0.3},
+		{4, 100, 300 * ms, 3 * time.Second, 0.6}, {1, 32, 300 * ms, 3 * time.Second, 0.6}, {1, 32, 100 * ms, 3 * time.Second, 0.6},
+	} {
+		r := slowserver.Run{
+			Seed: 1, Servers: row.servers, Service: row.service, Draw: slowserver.Exponential, Load: row.load, Timeout: row.wait, Length: 90 * time.Second, Proxies: patients(row.proxies),
+			Changes: []slowserver.Change{{At: 30 * time.Second, Servers: 1}, {At: 40 * time.Second, Servers: row.servers}},
+		}.Do()
+		if shed := r.ShedPart(45, 90); shed > 0.02 {
+			t.Errorf("%+v: %.1f %% shed from five seconds after it goes on, want at most 2 %%", row, 100*shed)
+		}
+	}
+}
+
+// Clients of an overloaded upstream wait for long, so nobody leaves a line. Several proxies, of which one
+// or the other refuses nobody for a moment, do not take the line of the others for S.
+func TestPatientClients(t *testing.T) {
+	const ms = time.Millisecond
+	for _, row := range []struct {
+		proxies, servers int
+		service          time.Duration
+		load             float64
+		most             time.Duration
+	}{
+		{4, 32, 100 * ms, 1.1, 600 * ms}, {4, 32, 100 * ms, 1.2, 500 * ms}, {3, 32, 100 * ms, 1.2, 500 * ms}, {4, 16, 50 * ms, 1.2, 400 * ms}, {4, 32, 20 * ms, 1.2, 200 * ms},
+	} {
+		r := slowserver.Run{
+			Seed: 1, Servers: row.servers, Service: row.service, Draw: slowserver.Exponential, Load: row.load, Timeout: 10 * time.Second, Length: 10 * time.Minute, Proxies: patients(row.proxies),
+		}.Do()
+		if p50, good := r.Quantile(0.5, 480, 600), r.Goodput(60, 600); p50 > row.most || good < 0.95 {
+			t.Errorf("%+v: half of the answers take %v after eight minutes, goodput %.1f %%", row, p50.Round(ms), 100*good)
+		}
+	}
+}
