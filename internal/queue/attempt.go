@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +59,9 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 	}
 	if !permit.Allowed {
 		p.by, p.counts = claimed{permit.By.Rule, permit.By.Key}, permit.Counts
+		if permit.Banned && !now.Add(permit.RetryAfter).Before(it.ref.Expires) {
+			return q.bury(it, &policy, "its key is banned")
+		}
 		if permit.RetryAfter >= 0 {
 			p.until, p.due = now.Add(q.patience(l, &permit)), now.Add(permit.RetryAfter)
 			return stays
@@ -68,7 +70,7 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 			p.until, p.due = now.Add(min(due.Sub(now), lookAgain)), due
 			return stays
 		}
-		return q.bury(it, &policy, cmp.Or(permit.Why, "its cost is above the limit"))
+		return q.bury(it, &policy, "its cost is above the limit")
 	}
 	l.refused.Store(0)
 	if permit.Done != nil {

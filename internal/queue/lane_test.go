@@ -116,8 +116,7 @@ func TestLimitThatIsFreeEarlier(t *testing.T) {
 	})
 }
 
-// A ban that ends before an entry is due makes no dead letter of it, and one entry at a time asks
-// early.
+// A ban makes no dead letter of what waits, and one entry at a time asks early.
 func TestBanThatEndsBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -136,7 +135,7 @@ func TestBanThatEndsBefore(t *testing.T) {
 			}
 			switch in := at.Sub(b.begin); {
 			case in > 50*time.Second && in < 70*time.Second:
-				return queue.Permit{RetryAfter: -1, Why: "its key is banned"}, nil
+				return queue.Permit{RetryAfter: 70*time.Second - in, Banned: true, Own: true}, nil
 			case in < 30*time.Minute:
 				return queue.Permit{RetryAfter: 30*time.Minute - in, Own: true}, nil
 			}
@@ -161,8 +160,33 @@ func TestBanThatEndsBefore(t *testing.T) {
 	})
 }
 
-// One client of a line is banned, or gets a limit of 0, while its requests wait for a limit of its
-// own. They wait alone, and those of others pass.
+// Requests that are asked about for the first time during a ban, as after a restart, wait for its
+// end, unless they expire before.
+func TestBanFromTheStart(t *testing.T) {
+	for _, concurrency := range []int{1, 5} {
+		for ban, dead := range map[time.Duration]uint64{100 * time.Second: 0, 48 * time.Hour: 4} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				defer b.close()
+				b.mu.Lock()
+				b.policy.Concurrency = concurrency
+				b.take = func(_ *queue.Ref, at time.Time) (queue.Permit, error) {
+					left := ban - at.Sub(b.begin)
+					return queue.Permit{Allowed: left <= 0, Banned: left > 0, RetryAfter: left, Own: true}, nil
+				}
+				b.mu.Unlock()
+				b.accept("a1", "a2", "a3", "a4")
+				time.Sleep(5 * time.Minute)
+				if s := b.stats(); s.Buried != dead || s.Delivered != 4-dead {
+					t.Errorf("ban of %v: %+v, want %d dead letters and the others sent", ban, s, dead)
+				}
+			})
+		}
+	}
+}
+
+// One client of a line is banned while its requests wait for a limit of its own. They wait alone, and
+// those of others pass.
 func TestBanOfOneHoldsBackNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -172,11 +196,13 @@ func TestBanOfOneHoldsBackNobodyElse(t *testing.T) {
 		b.take = func(r *queue.Ref, at time.Time) (queue.Permit, error) {
 			in := at.Sub(b.begin)
 			if of := r.Claims[0]; of.Key == "banned" {
-				if p := (queue.Permit{By: of}); in > 30*time.Second {
-					p.RetryAfter, p.Why = -1, "its key is banned"
+				p := queue.Permit{By: of, Banned: in > 30*time.Second && in < 10*time.Minute}
+				if p.RetryAfter = 20*time.Minute - in; p.Banned {
+					p.RetryAfter = 10*time.Minute - in
+				}
+				if p.Allowed = p.RetryAfter <= 0; !p.Allowed {
 					return p, nil
 				}
-				return queue.Permit{By: of, RetryAfter: 20*time.Minute - in}, nil
 			}
 			if at.Before(next) {
 				return queue.Permit{Own: true, RetryAfter: next.Sub(at)}, nil
@@ -206,8 +232,8 @@ func TestBanOfOneHoldsBackNobodyElse(t *testing.T) {
 			t.Errorf("%d of 300 requests of others sent in five minutes", sent)
 		}
 		time.Sleep(20 * time.Minute)
-		if s := b.stats(); s.Dead != 5 || s.Entries != 0 {
-			t.Errorf("%+v, want the five as dead letters when they are due", s)
+		if s := b.stats(); s.Dead != 0 || s.Entries != 0 {
+			t.Errorf("%+v, want the five sent when their limit is free", s)
 		}
 	})
 }

@@ -22,9 +22,9 @@ type Permit struct {
 	// what it holds only while it is in flight, and returns false if that is not available.
 	Delay time.Duration
 	Enter func() bool
-	// Why is the reason if RetryAfter is negative, for the dead letter; empty if the cost is
-	// above the limit. Before the entry is due, it waits: a ban or an override may end.
-	Why string
+	// Banned reports that a ban refused, which ends after RetryAfter. The entry waits, unless it
+	// expires before. One whose cost is above the limit waits until it was due: an override may end.
+	Banned bool
 	// Own reports that the line's own limit refused. Otherwise By is the limit and key that
 	// did: the line's entries with that claim wait for RetryAfter, and the others continue.
 	Own bool

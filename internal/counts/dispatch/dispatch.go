@@ -244,16 +244,15 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 		return p, nil
 	}
 	defer pass.End()
-	p := queue.Permit{RetryAfter: pass.Decision.RetryAfter}
+	p := queue.Permit{RetryAfter: pass.Decision.RetryAfter, Banned: pass.Decision.Reason == store.ReasonBanned}
 	if by := pass.Refuser(); by != nil {
 		if p.Own = by.Rule.Scope == r.Line.Scope && by.Key == r.Line.Key; !p.Own {
 			p.By = queue.Claim{Rule: by.Rule.Name, Key: by.Key}
 		}
-		p.Counts = by.Rule.Limit.Rule().CountRefused
+		p.Counts = by.Rule.Limit.Rule().CountRefused && !p.Banned
 	}
 	switch {
-	case pass.Decision.Reason == store.ReasonBanned:
-		p.RetryAfter, p.Why = -1, "its key is banned"
+	case p.Banned: // it ends
 	case p.RetryAfter == headgate.Never:
 		p.RetryAfter = -1
 	case pass.Rule != nil && pass.Rule.Limit.Algorithm() == headgate.Concurrency:
