@@ -187,8 +187,8 @@ func AdaptiveMetrics(l *adaptive.Limiter) prometheus.Collector {
 	}
 	m := new(metrics.Asked)
 	shed := m.Counter("headgate_adaptive_shed_total", "Requests answered 503 because the upstream cannot work on more, by mode: on, or shadow (would have been).", "mode")
-	limit := m.Gauge("headgate_adaptive_limit", "Requests that may wait for the header of the upstream's answer at once, without what is kept for classes.")
-	inFlight := m.Gauge("headgate_adaptive_in_flight", "Requests that wait for it.")
+	limit := m.Gauge("headgate_adaptive_limit", "Requests that may wait for the header of the upstream's answer at once, or be sent by their clients, without what is kept for classes.")
+	inFlight := m.Gauge("headgate_adaptive_in_flight", "Requests that wait for the header of the upstream's answer, or that clients are still sending.")
 	service := m.Gauge("headgate_adaptive_service_seconds", "Time that the upstream takes without load, as last measured.")
 	probes := m.Counter("headgate_adaptive_probes_total", "Probes that measured it.")
 	m.Ask(func(out chan<- prometheus.Metric) {
