@@ -17,8 +17,12 @@ func TestStartUnderLoad(t *testing.T) {
 		load             float64
 		draw             string
 	}{
-		{1, 100, 300 * ms, 0.6, "exponential"}, {1, 100, 300 * ms, 0.8, "exponential"}, {1, 100, 300 * ms, 0.6, "lognormal"},
-		{1, 300, 300 * ms, 0.6, "exponential"}, {1, 400, 100 * ms, 0.5, "exponential"}, {4, 200, 300 * ms, 0.6, "exponential"},
+		{1, 100, 300 * ms, 0.6, "exponential"},
+		{1, 100, 300 * ms, 0.8, "exponential"},
+		{1, 100, 300 * ms, 0.6, "lognormal"},
+		{1, 300, 300 * ms, 0.6, "exponential"},
+		{1, 400, 100 * ms, 0.5, "exponential"},
+		{4, 200, 300 * ms, 0.6, "exponential"},
 	} {
 		for seed := range uint64(3) {
 			r := slowserver.Run{
@@ -40,8 +44,12 @@ func TestUpstreamStandsStill(t *testing.T) {
 		service, wait    time.Duration
 		load             float64
 	}{
-		{1, 100, 300 * ms, 3 * time.Second, 0.6}, {1, 100, 300 * ms, 5 * time.Second, 0.6}, {1, 100, 300 * ms, 3 * time.Second, 0.3},
-		{4, 100, 300 * ms, 3 * time.Second, 0.6}, {1, 32, 300 * ms, 3 * time.Second, 0.6}, {1, 32, 100 * ms, 3 * time.Second, 0.6},
+		{1, 100, 300 * ms, 3 * time.Second, 0.6},
+		{1, 100, 300 * ms, 5 * time.Second, 0.6},
+		{1, 100, 300 * ms, 3 * time.Second, 0.3},
+		{4, 100, 300 * ms, 3 * time.Second, 0.6},
+		{1, 32, 300 * ms, 3 * time.Second, 0.6},
+		{1, 32, 100 * ms, 3 * time.Second, 0.6},
 	} {
 		r := slowserver.Run{
 			Seed: 1, Servers: row.servers, Service: row.service, Draw: slowserver.Exponential, Load: row.load, Timeout: row.wait, Length: 90 * time.Second, Proxies: patients(row.proxies),

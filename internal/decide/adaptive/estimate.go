@@ -64,35 +64,18 @@ type estimate struct {
 	seen      bool             // a window has ended since the last probe
 	patience  int64            // with requests, if that of S is not enough
 	vain      bool             // the longest was not enough either, and nothing was answered since
-	lowest    int              // windows in a row at the lowest limit in which most waited in vain
-	since     int64            // when the limit fell to the lowest, and most waited in vain from then on; or 0
-	paused    int64            // until when nothing is done about that
-	pause     int64            // the last of these times
-	failing   bool             // it was because the upstream failed; then it ends when clients leave
 	saturated int              // windows in a row that were
 	busy      bool             // the last window had too many refusals
 	busyAt    int64            // when one last had
 	strained  bool             // it once was full and slow
-	before    float64          // limit before it fell because most waited in vain
-	returning bool             // they have gone, and no answer has been slow since
 
 	shares [Classes]float64 // which part of what passes is of a class, about
 	more   [Classes]float64 // what classes had
 	crowd  int              // the highest class of which too much is refused; those above have enough
 
-	first   first
-	probe   probe
-	cutting bool
-	numbers uint32 // probes so far
-	next    int64  // slot
-	samples int    // of probes, not yet learned
-	sum     float64
-	recent  [probes]float64
-	known   int     // of recent
-	higher  float64 // S to be confirmed; 0 for none
-	lower   bool    // the last probe found much less
-	doubt   float64 // while S is in doubt, the limit does not fall below this; 0 if it is not
-	agreed  int     // probes that have not found a higher one since
+	first first
+	experiment
+	probing
 }
 
 // count is what happened in a window.
@@ -148,24 +131,6 @@ func (f *first) mean(now int64) (s float64, ok bool) {
 		return 0, false
 	}
 	return f.took / float64(f.answered), true
-}
-
-// probe is a probe in progress, if its number is not 0. Its samples start between from and
-// to, whenever they end: those that end first would be the fast ones.
-type probe struct {
-	number          uint32
-	from, to, until int64
-	open            int  // samples in progress
-	counts          bool // it is wide enough; otherwise the proxy only takes part
-}
-
-// sample returns the number of the probe of which a request that starts now is a sample.
-func (p *probe) sample(now int64) uint32 {
-	if p.number == 0 || now < p.from || now >= p.to {
-		return 0
-	}
-	p.open++
-	return p.number
 }
 
 // allowed returns how many requests may be in progress for one of a class to start. In a probe
@@ -249,14 +214,6 @@ func (e *estimate) tick(now int64) {
 	}
 }
 
-// enough returns how many ends make a window. A wrong step on the way back is seen in the next.
-func (e *estimate) enough() int {
-	if e.returning && e.limit < start {
-		return few / 2
-	}
-	return answers
-}
-
 // adjust sets the limit after a window.
 func (e *estimate) adjust(took float64) {
 	w := &e.window
@@ -324,43 +281,6 @@ func (e *estimate) adjust(took float64) {
 	}
 	e.usual += (latency - e.usual) / 16
 	e.latency += (latency - e.latency) / 4
-}
-
-// isPaused reports whether nothing is done about those that wait in vain.
-func (e *estimate) isPaused(now int64) bool {
-	return now < e.paused && (!e.failing || e.window.mostFail())
-}
-
-// hopeless is for a window in which most waited in vain: in a line, or because they leave for
-// reasons of their own, such as searches that are cancelled as one types. It lowers the limit. In a
-// line that helps, also if nobody is refused: who gives up leaves a place to the next. If it is
-// as low as can be, some are answered, and still most wait in vain, there is no line, and
-// for a while nothing is done. Nor if the line should long be empty.
-func (e *estimate) hopeless(now int64) {
-	if e.since == 0 {
-		e.before = e.limit
-	}
-	if e.strained, e.returning = true, false; e.limit > e.min {
-		e.set(e.limit * shrink)
-		e.lowest, e.since = 0, now
-		return
-	}
-	if e.since == 0 {
-		e.since = now
-	}
-	if e.window.answered > 0 {
-		e.lowest++
-	}
-	if now < e.since+shortest || e.lowest < inVain && now < e.since+empties {
-		return
-	}
-	e.lowest, e.since, e.strained = 0, 0, false
-	if now > e.paused+mostPause { // the last one was about something else
-		e.pause = 0
-	}
-	e.pause = min(max(2*e.pause, leastPause), mostPause)
-	e.paused, e.failing = now+e.pause, e.window.mostFail()
-	e.set(start)
 }
 
 // held returns the limit below which a window does not go: while S is in doubt, the latency
@@ -457,87 +377,4 @@ func (e *estimate) mean() float64 {
 		}
 	}
 	return sum / max(n, 1)
-}
-
-// startProbe starts a probe at the begin of a slot, if one is due. All proxies of an upstream
-// probe in the same slots: what one takes back alone, the others fill.
-func (e *estimate) startProbe(now int64) {
-	n := (now - e.offset) / slot
-	begin, first := e.offset+n*slot, e.next == 0
-	e.next = begin + slot
-	if first || e.quiet || !e.busy || !e.seen || n%regular != 0 || now-begin > unit {
-		return
-	}
-	u, need := e.unit(n)
-	if need > joining*float64(u) {
-		return
-	}
-	e.seen, e.cutting = false, true
-	e.numbers++
-	e.probe = probe{number: e.numbers, from: begin + 2*u, to: begin + 5*u, until: begin + 5*u + max(slot, 5*u), counts: need <= float64(u)}
-}
-
-// unit returns the unit of the probe in slot n, and the one that is needed to learn from it. Proxies
-// for which it is nearly enough, or nearly too wide, take part: it is worth nothing to the others
-// if some do not.
-func (e *estimate) unit(n int64) (u int64, need float64) {
-	need = max(e.service/most, e.latency/longest)
-	u = unit
-	for wider := 4 * u; need > float64(u)/joining && u < widest && n%max(rare, 10*wider/slot) == 0; wider *= 4 {
-		u = wider
-	}
-	return u, need
-}
-
-// endProbe ends what is over of a probe: its cut, or the wait for its last samples.
-func (e *estimate) endProbe(now int64) {
-	p := &e.probe
-	if now < p.to {
-		return
-	}
-	if e.cutting {
-		e.cutting = false
-		e.window = count{start: now}
-	}
-	if p.open > 0 && now < p.until {
-		return
-	}
-	if e.samples >= answers || e.doubt > 0 && e.samples >= few {
-		e.learn(e.sum / float64(e.samples))
-		e.samples, e.sum = 0, 0
-	}
-	*p = probe{}
-	e.window = count{start: now}
-}
-
-// learn takes the S of a probe. One that is much higher has to be confirmed by the next.
-func (e *estimate) learn(s float64) {
-	lower := s < fell*e.service
-	switch {
-	case s <= jumped*e.service:
-		if e.agreed++; e.agreed == agreeing {
-			e.doubt = 0
-		}
-		if lower && e.lower {
-			e.known = 0
-		}
-	case e.higher == 0:
-		e.higher = s
-		return
-	default:
-		e.known, e.doubt = 0, 0
-	}
-	e.higher, e.lower = 0, lower
-	if e.known == probes {
-		copy(e.recent[:], e.recent[1:])
-		e.known--
-	}
-	e.recent[e.known] = s
-	e.known++
-	sum := 0.0
-	for _, v := range e.recent[:e.known] {
-		sum += v
-	}
-	e.service = sum / float64(e.known)
-	e.proved = e.service
 }
