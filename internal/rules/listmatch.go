@@ -128,6 +128,13 @@ func translated(a netip.Addr) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte(b[12:])), true
 }
 
+// translation returns the NAT64 addresses of an IPv4 prefix.
+func translation(p netip.Prefix) netip.Prefix {
+	b, four := [16]byte{0, 0x64, 0xff, 0x9b}, p.Addr().As4()
+	copy(b[12:], four[:])
+	return netip.PrefixFrom(netip.AddrFrom16(b), 96+p.Bits())
+}
+
 // clientsOf returns the networks of the clients that may have sent a request; nil if any
 // client may.
 func clientsOf(req Request) (clients []netip.Prefix) {
@@ -179,6 +186,9 @@ func (l *List) hasCounted(value string) bool {
 			return false
 		}
 		_, _, ok := l.Prefixes.Containing(p)
+		if p.Addr().Is4() && ok { // also counts what comes through a NAT64, which the list may not have
+			_, _, ok = l.Prefixes.Containing(translation(p))
+		}
 		return ok
 	case Path:
 		return false // a key may have it in another form
