@@ -1,6 +1,7 @@
 package adaptive_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -51,12 +52,17 @@ func TestUpstreamStandsStill(t *testing.T) {
 		{1, 32, 300 * ms, 3 * time.Second, 0.6},
 		{1, 32, 100 * ms, 3 * time.Second, 0.6},
 	} {
-		r := slowserver.Run{
-			Seed: 1, Servers: row.servers, Service: row.service, Draw: slowserver.Exponential, Load: row.load, Timeout: row.wait, Length: 90 * time.Second, Proxies: patients(row.proxies),
-			Changes: []slowserver.Change{{At: 30 * time.Second, Servers: 1}, {At: 40 * time.Second, Servers: row.servers}},
-		}.Do()
-		if shed := r.ShedPart(45, 90); shed > 0.02 {
-			t.Errorf("%+v: %.1f %% shed from five seconds after it goes on, want at most 2 %%", row, 100*shed)
+		var lost []float64
+		for seed := range uint64(10) {
+			r := slowserver.Run{
+				Seed: seed, Servers: row.servers, Service: row.service, Draw: slowserver.Exponential, Load: row.load, Timeout: row.wait, Length: 90 * time.Second, Proxies: patients(row.proxies),
+				Changes: []slowserver.Change{{At: 30 * time.Second, Servers: 1}, {At: 40 * time.Second, Servers: row.servers}},
+			}.Do()
+			lost = append(lost, 50*r.ShedPart(40, 90))
+		}
+		slices.Sort(lost)
+		if lost[5] > 5 || lost[8] > 8 || lost[9] > 20 {
+			t.Errorf("%+v: refused for %.1f s after it goes on, want 5 s in half of the runs, and 20 in the worst", row, lost)
 		}
 	}
 }

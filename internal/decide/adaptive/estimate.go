@@ -24,25 +24,26 @@ const (
 	leastPause = 60 * slot  // in which most may wait in vain
 	mostPause  = 600 * slot
 
-	lost     = 1    // times as many waited in vain as were answered: most
-	inVain   = 2    // windows at the lowest limit that show that it is no line, in the shortest time or longer
-	overload = 0.05 // part of the requests whose refusal means that capacity is missing
-	fast     = 1.4  // latency as a multiple of S up to which the upstream has no line
-	grow     = 1.25 // of the limit, in a window
-	double   = 2    // the same, until an answer has been slow
-	shrink   = 0.7
-	cut      = 0.85 // of X·S, in a probe
-	deepest  = 0.25 // of the limit, in a probe: S may be much more than it was
-	kept     = 0.5  // of the limit, while S is in doubt
-	spare    = 0.6  // part of the requests that a probe may leave alone; more would be a line by themselves
-	sudden   = 1.6  // latency as a multiple of the usual one at which S is in doubt
-	agreeing = 2    // probes that end the doubt
-	most     = 1.6  // S as a multiple of the unit up to which a probe is wide enough
-	longest  = 2.5  // the same for the latency: otherwise the line does not empty
-	joining  = 1.5  // by how much a probe may be too wide for those who take part
-	fell     = 0.8  // S as a multiple of the one before at which that is forgotten
-	jumped   = 1.67 // from which a second probe has to confirm it
-	drift    = 2.5  // S as a multiple of a probe's to which it may grow without one
+	lost        = 1    // times as many waited in vain as were answered: most
+	slowWindows = 3    // in a row that are not by chance
+	inVain      = 2    // windows at the lowest limit that show that it is no line, in the shortest time or longer
+	overload    = 0.05 // part of the requests whose refusal means that capacity is missing
+	fast        = 1.4  // latency as a multiple of S up to which the upstream has no line
+	grow        = 1.25 // of the limit, in a window
+	double      = 2    // the same, until an answer has been slow
+	shrink      = 0.7
+	cut         = 0.85 // of X·S, in a probe
+	deepest     = 0.25 // of the limit, in a probe: S may be much more than it was
+	kept        = 0.5  // of the limit, while S is in doubt
+	spare       = 0.6  // part of the requests that a probe may leave alone; more would be a line by themselves
+	sudden      = 1.6  // latency as a multiple of the usual one at which S is in doubt
+	agreeing    = 2    // probes that end the doubt
+	most        = 1.6  // S as a multiple of the unit up to which a probe is wide enough
+	longest     = 2.5  // the same for the latency: otherwise the line does not empty
+	joining     = 1.5  // by how much a probe may be too wide for those who take part
+	fell        = 0.8  // S as a multiple of the one before at which that is forgotten
+	jumped      = 1.67 // from which a second probe has to confirm it
+	drift       = 2.5  // S as a multiple of a probe's to which it may grow without one
 )
 
 // estimate is what a Limiter has learned. The lock of its Limiter guards it.
@@ -243,11 +244,7 @@ func (e *estimate) adjust(took float64) {
 		}
 		return
 	}
-	e.returning = e.returning && latency <= fast*e.service
-	if 4*w.unanswered() <= w.answered+w.slow {
-		e.returning = e.returning || e.since != 0
-		e.lowest, e.since = 0, 0
-	}
+	e.returns(latency)
 	if e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true; e.busy {
 		e.busyAt = now
 	}
@@ -258,11 +255,12 @@ func (e *estimate) adjust(took float64) {
 		e.follow(latency, now)
 	case left:
 		e.set(e.limit * grow)
-	case latency <= fast*e.service && (!e.strained || e.returning && e.limit <= e.before/double):
+	case latency <= fast*e.service && (!e.strained || e.returning > 0 && e.limit <= e.before/double):
 		e.set(e.limit * double)
 	case latency <= fast*e.service, !e.busy && latency <= 2*e.service:
 		e.saturated = 0
 		e.set(e.limit * grow)
+	case e.returning > 0:
 	case e.busy:
 		e.strained = true
 		e.saturated++

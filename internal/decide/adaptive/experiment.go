@@ -8,7 +8,7 @@ type experiment struct {
 	pause     int64   // the last of these times
 	failing   bool    // it was because the upstream failed; then it ends when clients leave
 	before    float64 // limit before it fell because most waited in vain
-	returning bool    // they have gone, and no answer has been slow since
+	returning int     // they have gone: after so many slow windows in a row the limit is back; or 0
 }
 
 // isPaused reports whether nothing is done about those that wait in vain.
@@ -22,10 +22,8 @@ func (e *estimate) isPaused(now int64) bool {
 // as low as can be, some are answered, and still most wait in vain, there is no line, and
 // for a while nothing is done. Nor if the line should long be empty.
 func (e *estimate) hopeless(now int64) {
-	if e.since == 0 {
-		e.before = e.limit
-	}
-	if e.strained, e.returning = true, false; e.limit > e.min {
+	e.before = max(e.before, e.limit)
+	if e.strained, e.returning = true, 0; e.limit > e.min {
 		e.set(e.limit * shrink)
 		e.lowest, e.since = 0, now
 		return
@@ -39,7 +37,7 @@ func (e *estimate) hopeless(now int64) {
 	if now < e.since+shortest || e.lowest < inVain && now < e.since+empties {
 		return
 	}
-	e.lowest, e.since, e.strained = 0, 0, false
+	e.lowest, e.since, e.before, e.strained = 0, 0, 0, false
 	if now > e.paused+mostPause { // the last one was about something else
 		e.pause = 0
 	}
@@ -48,9 +46,31 @@ func (e *estimate) hopeless(now int64) {
 	e.set(start)
 }
 
+// returns notes whether the limit can come back: an experiment has helped, and not two windows in a row
+// were slow since. One may be by chance.
+func (e *estimate) returns(latency float64) {
+	w, slow := &e.window, latency > fast*e.service
+	switch {
+	case e.returning == 0:
+	case !slow:
+		e.returning = slowWindows
+	case e.returning == 1:
+		e.before = 0
+		fallthrough
+	default:
+		e.returning--
+	}
+	if 4*w.unanswered() <= w.answered+w.slow {
+		if e.since != 0 {
+			e.returning = slowWindows
+		}
+		e.lowest, e.since = 0, 0
+	}
+}
+
 // enough returns how many ends make a window. A wrong step on the way back is seen in the next.
 func (e *estimate) enough() int {
-	if e.returning && e.limit < start {
+	if e.returning > 0 && e.limit < start {
 		return few / 2
 	}
 	return answers
