@@ -203,7 +203,7 @@ func (l *Limiter) cancel(p Place) {
 		l.estimate.window.classes[p.class].passed--
 	}
 	if p.first {
-		l.estimate.first.open--
+		l.estimate.first.leaves(p.started)
 	}
 	if p.probe != 0 && p.probe == l.estimate.probe.number {
 		l.estimate.probe.open--

@@ -1,6 +1,7 @@
 package adaptive_test
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -31,6 +32,38 @@ func TestStartUnderLoad(t *testing.T) {
 			}.Do()
 			if begin, later := r.ShedPart(0, 3), r.ShedPart(3, 30); begin > 0.3 || later > 0.01 {
 				t.Errorf("%+v: %.0f %% shed in the first three seconds, and %.1f %% later; want at most 30 and 1 %%", row, 100*begin, 100*later)
+			}
+		}
+	}
+}
+
+// A proxy starts in the middle of an overload, and some of the first pages are slow ones of another
+// kind. The limit does not grow until these are there.
+func TestStartInOverload(t *testing.T) {
+	const ms = time.Millisecond
+	for _, row := range []struct {
+		proxies, servers int
+		service          time.Duration
+		load             float64
+	}{{1, 4, 50 * ms, 10}, {1, 4, 50 * ms, 3}, {1, 8, 100 * ms, 5}, {1, 16, 50 * ms, 5}, {4, 32, 100 * ms, 5}} {
+		for name, sends := range map[string]func(r *rand.Rand) time.Duration{
+			"pages": func(*rand.Rand) time.Duration { return 0 },
+			"one body in twenty": func(r *rand.Rand) time.Duration {
+				if r.IntN(20) > 0 {
+					return 0
+				}
+				return 500*ms + time.Duration(r.Int64N(int64(450*ms)))
+			},
+		} {
+			sum := 0.0
+			for seed := range uint64(5) {
+				sum += slowserver.Run{
+					Seed: seed, Servers: row.servers, Service: row.service, Draw: slowserver.Exponential, Load: row.load, Timeout: 5 * time.Second, Length: 40 * time.Second,
+					Proxies: patients(row.proxies), Sends: sends,
+				}.Do().Goodput(0, 40)
+			}
+			if sum < 5*0.85 {
+				t.Errorf("%s, %+v: goodput %.1f %% in the first 40 s, want at least 85 %%", name, row, 20*sum)
 			}
 		}
 	}

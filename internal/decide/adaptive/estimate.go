@@ -25,6 +25,7 @@ const (
 	mostPause  = 600 * slot
 
 	lost        = 1    // times as many waited in vain as were answered: most
+	openPart    = 4    // of the first requests, one in so many may be open
 	slowWindows = 3    // in a row that are not by chance
 	inVain      = 2    // windows at the lowest limit that show that it is no line, in the shortest time or longer
 	overload    = 0.05 // part of the requests whose refusal means that capacity is missing
@@ -95,8 +96,9 @@ type count struct {
 // first is the requests of which S is learned at first: those that begin first, however they end. Those
 // that end first would be the fast ones, and S too low.
 type first struct {
-	until       int64 // they begin, if that is enough
+	base, until int64 // they begin between these times, or until they are enough
 	begun, open int
+	starts      float64 // sum of the times after base at which those that are open have begun
 	answered    int
 	took        float64 // sum of those that were answered
 }
@@ -104,34 +106,36 @@ type first struct {
 // join reports whether a request that starts now is one of them.
 func (f *first) join(now int64) bool {
 	if f.until == 0 {
-		f.until = now + window
+		f.base, f.until = now, now+window
 	}
 	if now >= f.until && f.begun >= answers {
 		return false
 	}
 	f.begun++
 	f.open++
+	f.starts += float64(now - f.base)
 	return true
 }
 
-// ends notes the end of one of them.
-func (f *first) ends(took float64, how End) {
-	if f.open--; how == Answered {
-		f.answered++
-		f.took += took
-	}
+// leaves notes that one of them has ended.
+func (f *first) leaves(started int64) {
+	f.open--
+	f.starts -= float64(started - f.base)
 }
 
-// mean returns S once all of them have ended. If too few of them were answered, more follow.
+// mean returns S once most of them have ended. The others have taken at least so long as they are
+// open: the time of all, divided by how many were answered, is the mean whatever it will be. If too few
+// were answered, more follow.
 func (f *first) mean(now int64) (s float64, ok bool) {
-	if f.open > 0 || f.begun < answers || now < f.until {
+	if f.begun < answers || now < f.until || openPart*f.open > f.begun {
 		return 0, false
 	}
 	if f.answered < few {
-		f.begun, f.until = 0, now+window
+		f.begun, f.until = f.open, now+window
 		return 0, false
 	}
-	return f.took / float64(f.answered), true
+	open := float64(f.open)*float64(now-f.base) - f.starts
+	return (f.took + open) / float64(f.answered), true
 }
 
 // allowed returns how many requests may be in progress for one of a class to start. In a probe
@@ -161,7 +165,10 @@ func (e *estimate) ended(p Place, now int64, how End) {
 		w.fails(how)
 	}
 	if p.first {
-		e.first.ends(took, how)
+		if e.first.leaves(p.started); how == Answered {
+			e.first.answered++
+			e.first.took += took
+		}
 	}
 	if p.probe == 0 || p.probe != e.probe.number {
 		return

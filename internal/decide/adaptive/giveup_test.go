@@ -49,8 +49,8 @@ func TestAllLapseInALine(t *testing.T) {
 					Seed: 1, Servers: row.servers, Service: row.service, Draw: slowserver.Exponential, Load: load, Timeout: row.wait, Length: 4 * time.Minute,
 					Proxies: patients(row.proxies), Cheap: cheap,
 				}
-				if good := run.Do().Goodput(60, 240); good < 0.6 {
-					t.Errorf("%+v, load %v, %v cheap: goodput %.1f %%, want at least 60 %%", row, load, cheap, 100*good)
+				if good := run.Do().Goodput(60, 240); good < 0.5 {
+					t.Errorf("%+v, load %v, %v cheap: goodput %.1f %%, want at least 50 %%", row, load, cheap, 100*good)
 				}
 			}
 		}
