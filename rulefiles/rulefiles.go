@@ -1,6 +1,7 @@
 package rulefiles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,8 +202,10 @@ func WithKeySecret(secret string) Option {
 }
 
 // WithLogger sets the log for reloads, warnings about rules, and store errors (at most
-// once a minute). The default is slog.Default.
-func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
+// once a minute). The default, also for nil, is slog.Default.
+func WithLogger(log *slog.Logger) Option {
+	return func(s *settings) { s.log = cmp.Or(log, s.log) }
+}
 
 // WithClock sets the clock for requests and waiting; see headgate.WithClock. Files
 // are watched on the real clock.
