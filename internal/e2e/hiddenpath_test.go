@@ -114,3 +114,18 @@ func TestQueuedRequestsShowNothingThatIsHashed(t *testing.T) {
 		}
 	}
 }
+
+// Requests that join a waiting line are observed once more: by whoever reads events, and by a
+// candidate that differs. All get their answer.
+func TestJoiningALineIsObserved(t *testing.T) {
+	t.Parallel()
+	_, trying := trying(t, "domain: api\nlimits: [{name: orders, key: \"header:X-Shop\", rate: 900/hour}]\n")
+	f := run(t, keyedQueueRules, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFile(t), trying)
+	f.stream(t, "/v1/events").lines.Scan()
+	got := f.ordered(t, "a", 6)
+	for i, status := range got {
+		if i >= 3 && status != http.StatusAccepted {
+			t.Errorf("request %d: %d, want 202", i+1, status)
+		}
+	}
+}

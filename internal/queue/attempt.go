@@ -24,6 +24,7 @@ func (q *Queue) attempt(l *line, it *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	it.busy = false
+	l.answered(it)
 	l.inFlight--
 	q.leave(l)
 	now := q.options.Clock()
@@ -72,7 +73,7 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 		}
 		return q.bury(it, &policy, "its cost is above the limit")
 	}
-	l.refused.Store(0)
+	q.allowed(l, it)
 	if permit.Done != nil {
 		defer permit.Done()
 	}
@@ -98,6 +99,16 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 		return stays
 	}
 	return q.send(it, e, &policy, permit.Settle)
+}
+
+// allowed notes that the limits of an entry allow it. Others can be asked while it is sent.
+func (q *Queue) allowed(l *line, it *item) {
+	l.refused.Store(0)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l.answered(it)
+	l.early = false
+	q.reschedule(l)
 }
 
 // due returns when the entry may be sent, as its limits had said.

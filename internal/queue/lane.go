@@ -13,6 +13,7 @@ type item struct {
 	ref      Ref
 	attempts Attempts
 	busy     bool // in flight
+	asking   bool // and its limits have not answered
 	gone     bool // taken back while in flight
 	// aside is until when others pass it, because its sender has not been told.
 	aside time.Time
@@ -30,6 +31,7 @@ type line struct {
 	group    *group
 	items    []*item
 	inFlight int       // attempts, including those waiting for their turn
+	asking   int       // those of them whose limits have not answered
 	places   int       // slots of these attempts
 	at, gate time.Time // at is when to look at the line next, gate when to ask its own limit again
 	// refusedAt is when that has last refused an entry, due when it had said that it is free, and
@@ -105,10 +107,7 @@ const maxLooked = 256
 
 // next returns the entry to send next and when, or nil if there is none.
 func (l *line) next(concurrency int, now time.Time) (*item, time.Time) {
-	if l.early {
-		concurrency = 1
-	}
-	if l.inFlight >= concurrency {
+	if l.inFlight >= concurrency || l.early && l.asking > 0 {
 		return nil, time.Time{}
 	}
 	best, at := l.first(concurrency, now)
@@ -116,6 +115,14 @@ func (l *line) next(concurrency int, now time.Time) (*item, time.Time) {
 		at = l.gate
 	}
 	return best, at
+}
+
+// answered notes that the limits of an entry have answered.
+func (l *line) answered(it *item) {
+	if it.asking {
+		it.asking = false
+		l.asking--
+	}
 }
 
 // first returns the first entry that no other limit refuses or, if there is none, the one that

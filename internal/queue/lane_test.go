@@ -160,6 +160,39 @@ func TestBanThatEndsBefore(t *testing.T) {
 	})
 }
 
+// A limit that frees a place every two seconds is asked while others are being sent, which takes
+// long: one at a time is asked, and as many are sent at once as the rule says.
+func TestAskedWhileOthersAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.close()
+		b.mu.Lock()
+		b.policy.Concurrency = 10
+		next := b.begin
+		b.take = func(_ *queue.Ref, at time.Time) (queue.Permit, error) {
+			if wait := next.Sub(at); wait > 0 {
+				return queue.Permit{RetryAfter: wait, Own: true}, nil
+			}
+			next = at.Add(2 * time.Second)
+			return queue.Permit{Allowed: true}, nil
+		}
+		b.send = func(*queue.Entry) (queue.Answer, error) {
+			time.Sleep(8 * time.Second)
+			return queue.Answer{Status: http.StatusOK}, nil
+		}
+		b.mu.Unlock()
+		for range 14 {
+			b.accept("a1")
+		}
+		time.Sleep(30 * time.Second)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.sent) != 14 {
+			t.Errorf("sent %d of 14 in half a minute: %q", len(b.sent), b.sent)
+		}
+	})
+}
+
 // Requests that are asked about for the first time during a ban, as after a restart, wait for its
 // end, unless they expire before.
 func TestBanFromTheStart(t *testing.T) {

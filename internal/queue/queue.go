@@ -426,8 +426,9 @@ func (q *Queue) leave(l *line) {
 
 // launch starts an attempt. The caller holds mu.
 func (q *Queue) launch(l *line, it *item) {
-	it.busy, it.looks = true, q.looks
+	it.busy, it.asking, it.looks = true, true, q.looks
 	l.inFlight++
+	l.asking++
 	q.enter(l)
 	q.work.Go(func() { q.attempt(l, it) })
 }

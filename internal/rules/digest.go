@@ -111,7 +111,11 @@ func (s *Ruleset) CountsBy(domain string, a Attribute) bool {
 	return s.counts(domain, KeyAttribute{Attribute: a}) || s.Hashes(domain, a)
 }
 
+// counts is true for nil: who does not know the rules shows nothing.
 func (s *Ruleset) counts(domain string, a KeyAttribute) bool {
+	if s == nil {
+		return true
+	}
 	d := s.domains[domain]
 	if d == nil {
 		return false

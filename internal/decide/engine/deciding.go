@@ -133,6 +133,7 @@ const (
 
 // release keeps d for the next decision, without lists that are too large.
 func (d *deciding) release() {
+	d.Rules = nil // an older generation is not kept
 	if len(d.matches) > maxParts || cap(d.results) > maxKept {
 		*d = deciding{engine: d.engine, Decided: Decided{Shard: d.Shard}}
 	}
@@ -213,7 +214,6 @@ func (d *deciding) decide(ctx context.Context) error {
 
 // forget drops what belongs to the door.
 func (d *deciding) forget() {
-	d.Rules = nil
 	d.query.Domain, d.query.Part, d.query.Parts, d.query.Matched = "", Part{}, nil, nil
 	for i := range d.Parts {
 		p := &d.Parts[i]
