@@ -20,7 +20,7 @@ const (
 	patient    = int64(4 * time.Second) // with a request, at most, if S says nothing
 	shortest   = 10 * slot
 	empties    = 120 * slot // in which a line is empty at the lowest limit
-	calm       = 30 * slot  // after refusals
+	calm       = 600 * slot // after refusals
 	leastPause = 60 * slot  // in which most may wait in vain
 	mostPause  = 600 * slot
 
