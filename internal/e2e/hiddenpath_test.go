@@ -115,7 +115,7 @@ func TestQueuedRequestsShowNothingThatIsHashed(t *testing.T) {
 	}
 }
 
-// Requests that join a waiting line are observed once more: by whoever reads events, and by a
+// Requests that join a waiting line are observed twice: by those who read events, and by a
 // candidate that differs. All get their answer.
 func TestJoiningALineIsObserved(t *testing.T) {
 	t.Parallel()
