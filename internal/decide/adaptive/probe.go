@@ -40,7 +40,7 @@ func (e *estimate) startProbe(now int64) {
 	n := (now - e.offset) / slot
 	begin, first := e.offset+n*slot, e.next == 0
 	e.next = begin + slot
-	if first || e.quiet || !e.busy || !e.seen || n%regular != 0 || now-begin > unit {
+	if first || e.quiet || !e.busy || !e.seen || e.returning > 0 || n%regular != 0 || now-begin > unit {
 		return
 	}
 	u, need := e.unit(n)
