@@ -164,6 +164,9 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Decision,
 // AllowN takes n if all of it fits, and nothing otherwise. The key is counted under
 // limit; other limits count it separately, unless they have the same name
 // ([Limit.WithName]).
+//
+// A call to a shared store ends with ctx. Where a client chooses its deadline, as in a gRPC
+// handler, pass [context.WithoutCancel]: otherwise a short one is a store that does not answer.
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
 	d, err := l.direct.TakeN(ctx, key, limit.rule, n)
 	return Decision(d), err // so short that it is inlined
