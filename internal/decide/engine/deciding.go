@@ -133,7 +133,6 @@ const (
 
 // release keeps d for the next decision, without lists that are too large.
 func (d *deciding) release() {
-	d.Rules = nil // an older generation is not kept
 	if len(d.matches) > maxParts || cap(d.results) > maxKept {
 		*d = deciding{engine: d.engine, Decided: Decided{Shard: d.Shard}}
 	}
@@ -212,8 +211,10 @@ func (d *deciding) decide(ctx context.Context) error {
 	return err
 }
 
-// forget drops what belongs to the door.
+// forget drops what belongs to the door, and the rules: a stream may stay open for days, and
+// would keep their generation.
 func (d *deciding) forget() {
+	d.Rules = nil
 	d.query.Domain, d.query.Part, d.query.Parts, d.query.Matched = "", Part{}, nil, nil
 	for i := range d.Parts {
 		p := &d.Parts[i]

@@ -221,6 +221,7 @@ func (e *Engine) ReportTake(ctx context.Context, q Query, v Verdict) {
 		q.Kind = store.KindTake
 		d.setQuery(&q)
 		d.start()
+		d.Rules = e.rules.Load()
 		d.report(ctx, &v, nil)
 	}
 }
