@@ -37,6 +37,15 @@ func (p proxy) service() time.Duration {
 	return time.Duration(p.State().Service * float64(time.Second))
 }
 
+// simulates skips a simulation in short runs: it takes seconds, many times that under the race
+// detector, and has no goroutines.
+func simulates(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a simulation")
+	}
+}
+
 // draws are the distributions of the service time.
 var draws = map[string]slowserver.Service{"exponential": slowserver.Exponential, "lognormal": slowserver.Lognormal}
 
@@ -49,6 +58,7 @@ func upstream(seed uint64, draw slowserver.Service, load float64, length time.Du
 
 // At 5 times the load, at least 90 % of what the upstream can do is done in time.
 func TestOverloadKeepsCapacity(t *testing.T) {
+	simulates(t)
 	for name, draw := range draws {
 		for seed := range uint64(20) {
 			r := upstream(seed, draw, 5, 30*time.Second, newProxy()).Do()
@@ -64,6 +74,7 @@ func TestOverloadKeepsCapacity(t *testing.T) {
 
 // Without overload nobody is refused, but while the limit finds its place.
 func TestUnderloadIsNotShed(t *testing.T) {
+	simulates(t)
 	for name, draw := range draws {
 		for _, load := range []float64{0.3, 0.5, 0.7, 0.9} {
 			for _, proxies := range []int{1, 4} {
@@ -84,6 +95,7 @@ func TestUnderloadIsNotShed(t *testing.T) {
 // least 86 % of the servers' time goes into answers in time. Where there are 128 of them, as many
 // answers are counted; those of 16 differ by 3.5 % in a second in any case.
 func TestCapacityHalvesAndReturns(t *testing.T) {
+	simulates(t)
 	for _, servers := range []int{32, 128} {
 		for name, change := range map[string]slowserver.Change{
 			"servers": {At: 30 * time.Second, Servers: servers / 2}, "service": {At: 30 * time.Second, Service: 40 * time.Millisecond},
@@ -110,6 +122,7 @@ func TestCapacityHalvesAndReturns(t *testing.T) {
 // Several proxies find the capacity together, and share it: none is left with nothing. Their
 // clocks differ a little.
 func TestProxiesOfOneUpstream(t *testing.T) {
+	simulates(t)
 	ms := time.Millisecond
 	for name, skew := range map[string][]time.Duration{"aligned": nil, "clocks 100 ms apart": {0, 50 * ms, -50 * ms, 30 * ms}} {
 		all := []slowserver.Limiter{newProxy(), newProxy(), newProxy(), newProxy()}
@@ -129,9 +142,7 @@ func TestProxiesOfOneUpstream(t *testing.T) {
 
 // In an hour of overload, S does not drift.
 func TestHourOfOverload(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
+	simulates(t)
 	all := []slowserver.Limiter{newProxy(), newProxy(), newProxy(), newProxy()}
 	run := upstream(1, slowserver.Exponential, 5, time.Hour, all...)
 	ms := time.Millisecond
@@ -162,6 +173,7 @@ func mean(of []time.Duration) (sum time.Duration) {
 // While an upstream has lost nearly all of its capacity, S is still what a request takes,
 // not what it waits: the limit does not grow with the line (failsafe-go#127).
 func TestBaselineDoesNotFollowAnIncident(t *testing.T) {
+	simulates(t)
 	p := newProxy()
 	run := upstream(1, slowserver.Exponential, 0.8, 10*time.Minute, p)
 	run.Changes = []slowserver.Change{{At: time.Minute, Servers: 4}}
@@ -177,6 +189,7 @@ func TestBaselineDoesNotFollowAnIncident(t *testing.T) {
 // If all clients give up before their answers, no answer says that there are too many
 // requests.
 func TestClientsThatGiveUpAreASign(t *testing.T) {
+	simulates(t)
 	p := newProxy()
 	run := upstream(1, slowserver.Exponential, 5, time.Minute, p)
 	run.Changes = []slowserver.Change{{At: 20 * time.Second, Service: 2 * time.Second}, {At: 30 * time.Second, Service: 20 * time.Millisecond}}
@@ -187,6 +200,7 @@ func TestClientsThatGiveUpAreASign(t *testing.T) {
 
 // A quiet upstream answers few requests a second. That is no reason to let in few.
 func TestThroughputWithoutRefusalsIsNoCapacity(t *testing.T) {
+	simulates(t)
 	p := newProxy()
 	upstream(1, slowserver.Exponential, 0.9, time.Minute, p).Do()
 	before := p.State().Limit
@@ -215,6 +229,7 @@ func critical(seeds int, part, more float64, proxies int) (all []*slowserver.Res
 // formula of docs/more/priorities.md says. That is on top of the limit: the upstream does as much
 // as without it. Several proxies each keep a part, and the busiest may run out of it.
 func TestCriticalRequestsAreServed(t *testing.T) {
+	simulates(t)
 	for _, row := range []struct {
 		proxies       int
 		part          float64
@@ -237,6 +252,7 @@ func TestCriticalRequestsAreServed(t *testing.T) {
 
 // If most of what an upstream can do is critical, probes that spare it measure its line.
 func TestProbesEmptyTheLineOfCriticalRequestsToo(t *testing.T) {
+	simulates(t)
 	for _, part := range []float64{0.7, 0.8, 2} {
 		for _, proxies := range []int{1, 4} {
 			for seed, r := range critical(2, part, 0.25, proxies) {
@@ -250,6 +266,7 @@ func TestProbesEmptyTheLineOfCriticalRequestsToo(t *testing.T) {
 
 // What is kept for a class is on top of the limit, and each class leaves that of those above it.
 func TestHeadroomIsOnTop(t *testing.T) {
+	simulates(t)
 	l := adaptive.New(adaptive.Options{Min: 3, Max: 60})
 	for i, row := range []struct {
 		class adaptive.Class
@@ -268,6 +285,7 @@ func TestHeadroomIsOnTop(t *testing.T) {
 
 // In shadow mode all pass, what would be refused is counted, and nothing is probed.
 func TestShadow(t *testing.T) {
+	simulates(t)
 	l := adaptive.New(adaptive.Options{Min: 3, Max: 60, Shadow: true})
 	now, over := int64(time.Hour), 0
 	for range 100 {
@@ -286,6 +304,7 @@ func TestShadow(t *testing.T) {
 
 // A cancelled request leaves no trace.
 func TestCancelledRequestsAreNoSamples(t *testing.T) {
+	simulates(t)
 	l := adaptive.New(adaptive.Options{Min: 3, Max: 60})
 	now := int64(time.Hour)
 	for range 10_000 {
@@ -302,6 +321,7 @@ func TestCancelledRequestsAreNoSamples(t *testing.T) {
 }
 
 func TestAllocatesNothing(t *testing.T) {
+	simulates(t)
 	l := adaptive.New(adaptive.Options{Min: 3, Max: 60})
 	now := int64(time.Hour)
 	if n := testing.AllocsPerRun(1000, func() {
@@ -327,6 +347,7 @@ func BenchmarkLimiter(b *testing.B) {
 // TestBurstsAfterAStart: as long as nothing was slow the limit doubles, so bursts that the
 // upstream can work on are soon let in whole.
 func TestBurstsAfterAStart(t *testing.T) {
+	simulates(t)
 	l := adaptive.New(adaptive.Options{Min: 3, Max: 1000})
 	var got []int
 	for burst := range int64(5) {
@@ -350,6 +371,7 @@ func TestBurstsAfterAStart(t *testing.T) {
 // TestAnUpstreamThatAnswersNobody: where requests lapse and none is answered, the limit falls to
 // that of the start, so that the upstream catches up. Long polls among answers change nothing.
 func TestAnUpstreamThatAnswersNobody(t *testing.T) {
+	simulates(t)
 	for _, row := range []struct {
 		name  string
 		every int // one of so many is answered at once; 0: none

@@ -12,6 +12,7 @@ import (
 // A proxy starts while the upstream is half idle. The first answers are the fast ones, and say too
 // little about the others: for a moment the limit of the start is too low, but not for longer.
 func TestStartUnderLoad(t *testing.T) {
+	simulates(t)
 	const ms = time.Millisecond
 	for _, row := range []struct {
 		proxies, servers int
@@ -40,6 +41,7 @@ func TestStartUnderLoad(t *testing.T) {
 // A proxy starts in the middle of an overload, and some of the first pages are slow ones of another
 // kind. The limit does not grow until these are there.
 func TestStartInOverload(t *testing.T) {
+	simulates(t)
 	const ms = time.Millisecond
 	for _, row := range []struct {
 		proxies, servers int
@@ -72,6 +74,7 @@ func TestStartInOverload(t *testing.T) {
 // The upstream stands still for ten seconds, as at a fail-over of its database. The limit falls, and
 // is back soon after.
 func TestUpstreamStandsStill(t *testing.T) {
+	simulates(t)
 	const ms = time.Millisecond
 	for _, row := range []struct {
 		proxies, servers int
@@ -103,6 +106,7 @@ func TestUpstreamStandsStill(t *testing.T) {
 // Clients of an overloaded upstream wait for long, so nobody leaves a line. Several proxies, of which one
 // or the other refuses nobody for a moment, do not take the line of the others for S.
 func TestPatientClients(t *testing.T) {
+	simulates(t)
 	const ms = time.Millisecond
 	for _, row := range []struct {
 		proxies, servers int

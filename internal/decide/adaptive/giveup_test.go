@@ -11,6 +11,7 @@ import (
 // Clients that give up make room for the next in time, so nobody is refused and nobody is answered:
 // the limit falls also without refusals.
 func TestAllGiveUpAndNobodyIsRefused(t *testing.T) {
+	simulates(t)
 	const ms = time.Millisecond
 	for _, row := range []struct {
 		proxies, servers int
@@ -32,6 +33,7 @@ func TestAllGiveUpAndNobodyIsRefused(t *testing.T) {
 // That is a line, and not a slow upstream of which nothing is known: also where few requests come,
 // and where the upstream answers some pages at once.
 func TestAllLapseInALine(t *testing.T) {
+	simulates(t)
 	const ms = time.Millisecond
 	for _, row := range []struct {
 		proxies, servers int
@@ -60,6 +62,7 @@ func TestAllLapseInALine(t *testing.T) {
 // A little more is asked for than the upstream can do: too few are refused for a probe, S follows
 // the line, and the limit S. That ends when clients give up.
 func TestJustAboveCapacity(t *testing.T) {
+	simulates(t)
 	for _, load := range []float64{1.02, 1.05, 1.1} {
 		for _, proxies := range []int{1, 4, 10} {
 			run := upstream(1, slowserver.Exponential, load, 15*time.Minute, patients(proxies)...)
@@ -76,6 +79,7 @@ func TestJustAboveCapacity(t *testing.T) {
 
 // The limit is from a time when the upstream could do fifty times as much.
 func TestLimitOfAnotherTime(t *testing.T) {
+	simulates(t)
 	for _, proxies := range []int{1, 4} {
 		all := patients(proxies)
 		for _, p := range all {
@@ -112,6 +116,7 @@ func burst(l *adaptive.Limiter, now, took int64) int64 {
 // Long polls of a minute come all at once. They hold their places for a second, or for four if
 // nothing is answered, once: soon all are let in, and stay so.
 func TestLongPollsAtOnce(t *testing.T) {
+	simulates(t)
 	p := &patient{proxy: newProxy()}
 	now := int64(1e18)
 	asks := make([]int64, 300) // when each client asks

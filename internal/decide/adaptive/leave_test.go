@@ -61,6 +61,7 @@ func play(p *patient, rng *rand.Rand, now *int64, d time.Duration, streams []str
 // Nothing waits in a line: clients leave because they like to, or the upstream fails. The limit falls
 // to find that out, for seconds of every ten minutes; otherwise, who stays is let in.
 func TestWhoLeavesIsNoLine(t *testing.T) {
+	simulates(t)
 	const ms = time.Millisecond
 	ordinary := stream{rate: 10, took: 20 * ms}
 	for name, row := range map[string]struct {
@@ -92,6 +93,7 @@ func TestWhoLeavesIsNoLine(t *testing.T) {
 // An upstream that has failed for a while has too much to do afterwards. That is noticed at once, not
 // only when errors are looked at again.
 func TestOverloadAfterErrors(t *testing.T) {
+	simulates(t)
 	const ms = time.Millisecond
 	p, rng, now := &patient{proxy: newProxy()}, rand.New(rand.NewPCG(1, 2)), int64(1e18)
 	fast := stream{rate: 5, took: 2 * ms}
@@ -113,6 +115,7 @@ func TestOverloadAfterErrors(t *testing.T) {
 // Clients that left, or errors, have made the limit small. Then only long polls come, which are
 // not answered while they hold a place: all of them are let in again.
 func TestLongPollsAfterOthersHaveLeft(t *testing.T) {
+	simulates(t)
 	const ms = int64(time.Millisecond)
 	for name, before := range map[string]stream{
 		"left":   {rate: 60, took: 300 * time.Millisecond, how: adaptive.GaveUp},
@@ -151,6 +154,7 @@ func TestLongPollsAfterOthersHaveLeft(t *testing.T) {
 // Long polls fill the places for as long as a place is held. Others are answered as fast as ever,
 // so the limit grows, and they find a place.
 func TestLongPollsBesideOthers(t *testing.T) {
+	simulates(t)
 	const ms = int64(time.Millisecond)
 	for seed := range uint64(4) {
 		p, rng, now := &patient{proxy: newProxy()}, rand.New(rand.NewPCG(seed, 2)), int64(1e18)
@@ -200,6 +204,7 @@ func TestLongPollsBesideOthers(t *testing.T) {
 // Answers take longer than a request holds its place, and some clients leave before. Most are
 // answered, so it is no line, and nobody is refused.
 func TestSomeLeaveSlowPages(t *testing.T) {
+	simulates(t)
 	const ms = int64(time.Millisecond)
 	for name, row := range map[string]struct {
 		takes        time.Duration

@@ -57,6 +57,7 @@ func (s *steady) untilProbe(t *testing.T) {
 
 // Requests that started before a probe waited in the line, and end in it (envoy#11579).
 func TestSamplesFromBeforeTheProbe(t *testing.T) {
+	simulates(t)
 	s := newSteady("", func(int64) int64 { return 40 * ms })
 	s.untilProbe(t)
 	begin := s.now
@@ -75,6 +76,7 @@ func TestSamplesFromBeforeTheProbe(t *testing.T) {
 // The samples of a probe are those that start in it, not those that end first: slow ones count as
 // well as fast ones.
 func TestSamplesAreThoseThatStartedFirst(t *testing.T) {
+	simulates(t)
 	n := 0
 	took := map[int64]int64{}
 	s := newSteady("", nil)
@@ -96,6 +98,7 @@ func TestSamplesAreThoseThatStartedFirst(t *testing.T) {
 
 // A probe lets in less than usual, and then the limit is as before (envoy#46532).
 func TestProbeIsNoFloor(t *testing.T) {
+	simulates(t)
 	s := newSteady("", func(int64) int64 { return 40 * ms })
 	s.run(3 * time.Second)
 	s.untilProbe(t)
@@ -114,6 +117,7 @@ func TestProbeIsNoFloor(t *testing.T) {
 // Proxies of one upstream probe at the same time; those of others at other times, or all
 // upstreams of a site would slow down at once (envoy#8337).
 func TestUnrelatedUpstreamsProbeApart(t *testing.T) {
+	simulates(t)
 	at := func(name string) int64 {
 		s := newSteady(name, func(int64) int64 { return 40 * ms })
 		s.untilProbe(t)

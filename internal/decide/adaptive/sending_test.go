@@ -30,6 +30,7 @@ func (p *patient) Sent(place any, took time.Duration) any {
 // Clients take longer to send their requests than the upstream takes to work on them. Places are
 // held meanwhile, so the limit has to be that much higher.
 func TestClientsSendSlowly(t *testing.T) {
+	simulates(t)
 	const ms = time.Millisecond
 	for name, sends := range map[string]func(r *rand.Rand) time.Duration{
 		"100 ms":         func(*rand.Rand) time.Duration { return 100 * ms },

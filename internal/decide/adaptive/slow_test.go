@@ -64,6 +64,7 @@ func patients(n int) (all []slowserver.Limiter) {
 // the upstream works on as many as ever. That looks like a line, and is none: the limit grows until
 // nothing is refused, and does not fall to its minimum.
 func TestSlowerWithoutALine(t *testing.T) {
+	simulates(t)
 	for _, row := range []struct {
 		rate        float64
 		before, now time.Duration
@@ -106,6 +107,7 @@ func evenly(r *rand.Rand, mean float64) float64 { return mean * (0.8 + 0.4*r.Flo
 // Somebody asks for a slow page all the time, of which the upstream can answer any number. That
 // takes nothing from the others.
 func TestSlowPageAmongFastOnes(t *testing.T) {
+	simulates(t)
 	for _, row := range []struct {
 		fast, slow float64       // requests a second
 		page       time.Duration // of the slow ones; the others take 5 ms
@@ -137,6 +139,7 @@ func TestSlowPageAmongFastOnes(t *testing.T) {
 // Each request takes five and ten times as long, and as many servers work as before: then capacity
 // is less too, and the limit finds it, with a line and without.
 func TestMuchSlowerServers(t *testing.T) {
+	simulates(t)
 	for _, load := range []float64{0.5, 0.9, 5} {
 		for _, service := range []time.Duration{60, 100, 200} {
 			for _, proxies := range []int{1, 4} {
@@ -152,6 +155,7 @@ func TestMuchSlowerServers(t *testing.T) {
 
 // Nearly all servers go.
 func TestFewServersAreLeft(t *testing.T) {
+	simulates(t)
 	for _, load := range []float64{0.9, 5} {
 		for _, servers := range []int{8, 4, 2} {
 			for _, proxies := range []int{1, 4} {
