@@ -10,8 +10,8 @@
 // idle, and little enough that nobody waits long. It grows while the upstream refuses
 // nothing of its own and is as fast as without load, and shrinks only under sustained
 // refusals at a higher latency, or if most wait in vain. Probes are made only then too: an
-// upstream with enough capacity is not disturbed. An upstream that has become slow looks the same as one with a
-// line, so the limit stays above half until probes have told which it is.
+// upstream with enough capacity is not disturbed. An upstream that has become slow looks the
+// same as one with a line, so the limit stays above half until probes have told which it is.
 //
 // All proxies of one upstream have to probe at the same time. What one of them takes back
 // alone, the others fill; S would grow with the line, and with it all limits. So probes

@@ -278,7 +278,7 @@ func (e *estimate) adjust(took float64) {
 		works := best * (e.service + e.sending)
 		target := works + 3*math.Sqrt(works) + 1
 		if e.saturated > windows || target > e.limit {
-			e.set(min(max(target, e.limit*shrink, e.held()), e.limit*grow))
+			e.set(min(max(target, e.limit*shrink, e.floor()), e.limit*grow))
 		}
 	}
 	if e.doubt == 0 && e.busy && latency > sudden*e.usual {
@@ -288,10 +288,10 @@ func (e *estimate) adjust(took float64) {
 	e.latency += (latency - e.latency) / 4
 }
 
-// held returns the limit below which a window does not go: while S is in doubt, the latency
+// floor returns the limit below which a window does not go: while S is in doubt, the latency
 // may be S, and then a limit by the S of before would refuse nearly everything. If most
 // clients give up, a line is the smaller risk.
-func (e *estimate) held() float64 {
+func (e *estimate) floor() float64 {
 	if e.window.tardy >= e.window.answered {
 		return 0
 	}

@@ -46,8 +46,8 @@ func (e *estimate) hopeless(now int64) {
 	e.set(start)
 }
 
-// returns notes whether the limit can come back: an experiment has helped, and not two windows in a row
-// were slow since. One may be by chance.
+// returns notes whether the limit can come back: an experiment has helped, and not slowWindows in a
+// row were slow since. Fewer may be by chance.
 func (e *estimate) returns(latency float64) {
 	w, slow := &e.window, latency > fast*e.service
 	switch {

@@ -38,9 +38,9 @@ func (v *Verdict) Claims() []Claim {
 
 // Again decides again about a refused request, by its claims: the request itself may no
 // longer exist. Rules of a domain that are no longer active, or only observe its key, do not
-// count, and none does if its key is on an allow list now; nor does a rule that counts values only since then, as the claim has none. No
-// Observer is called, because the request has already been counted. For the errors see
-// [Engine.Decide].
+// count; nor does a rule that counts values only since then, as the claim has none. None does
+// if its key is on an allow list now. No Observer is called, because the request has already
+// been counted. For the errors see [Engine.Decide].
 func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (v Verdict, err error) {
 	d := e.begin(&Query{Domain: domain, Part: Part{Cost: 1}, At: at, Waits: true})
 	d.known = true
