@@ -42,8 +42,8 @@ func (q *Queue) attempt(l *line, it *item) {
 type pause struct {
 	until  time.Time
 	by     claimed
-	counts bool      // the limit of by counts what it refuses
-	due    time.Time // what the limit had said; later than until where it is asked early
+	counts bool // the limit of by counts what it refuses
+	early  bool // before the limit said
 }
 
 // try returns the fate of the entry, and in p until when not to try again.
@@ -60,18 +60,15 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 	}
 	if !permit.Allowed {
 		p.by, p.counts = claimed{permit.By.Rule, permit.By.Key}, permit.Counts
-		if permit.Banned && !now.Add(permit.RetryAfter).Before(it.ref.Expires) {
-			return q.bury(it, &policy, "its key is banned")
+		if permit.Exception != "" && !now.Add(permit.RetryAfter).Before(it.ref.Expires) {
+			return q.bury(it, &policy, permit.Exception)
 		}
-		if permit.RetryAfter >= 0 {
-			p.until, p.due = now.Add(q.patience(l, &permit)), now.Add(permit.RetryAfter)
-			return stays
+		if permit.RetryAfter < 0 {
+			return q.bury(it, &policy, "its cost is above the limit")
 		}
-		if due := q.due(l, it); now.Before(due) {
-			p.until, p.due = now.Add(min(due.Sub(now), lookAgain)), due
-			return stays
-		}
-		return q.bury(it, &policy, "its cost is above the limit")
+		wait := q.patience(l, &permit)
+		p.until, p.early = now.Add(wait), wait < permit.RetryAfter
+		return stays
 	}
 	q.allowed(l, it)
 	if permit.Done != nil {
@@ -109,16 +106,6 @@ func (q *Queue) allowed(l *line, it *item) {
 	l.answered(it)
 	l.early = false
 	q.reschedule(l)
-}
-
-// due returns when the entry may be sent, as its limits had said.
-func (q *Queue) due(l *line, it *item) time.Time {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if l.due.After(it.due) {
-		return l.due
-	}
-	return it.due
 }
 
 // patience returns how long a refused line waits. A limit may be free earlier than it said: by a

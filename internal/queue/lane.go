@@ -19,8 +19,6 @@ type item struct {
 	aside time.Time
 	// failed is when the store last could not give it.
 	failed time.Time
-	// due is when the limit that refused it last had said that it may be sent.
-	due time.Time
 	// looks is Queue.looks when its last attempt began.
 	looks uint64
 }
@@ -34,10 +32,10 @@ type line struct {
 	asking   int       // those of them whose limits have not answered
 	places   int       // slots of these attempts
 	at, gate time.Time // at is when to look at the line next, gate when to ask its own limit again
-	// refusedAt is when that has last refused an entry, due when it had said that it is free, and
-	// early whether it is asked before: then by one entry at a time.
-	refusedAt, due time.Time
-	early          bool
+	// refusedAt is when that has last refused an entry, and early whether it is asked before it
+	// said that it is free: then by one entry at a time.
+	refusedAt time.Time
+	early     bool
 	// held has the claims that other limits refuse. Entries with such a claim wait, and others
 	// pass them.
 	held    map[claimed]hold
@@ -60,14 +58,12 @@ const maxHeld = 1000
 // stop makes the line wait, or only its entries with the claim that another limit refused.
 func (l *line) stop(it *item, p *pause, now time.Time) {
 	if p.until.IsZero() {
-		l.early, l.due = false, time.Time{}
+		l.early = false
 		return
 	}
-	it.due = p.due
 	if !slices.ContainsFunc(it.ref.Claims, func(c Claim) bool { return claimed{c.Rule, c.Key} == p.by }) {
 		if p.until.After(l.gate) {
-			l.gate, l.refusedAt = p.until, now
-			l.due, l.early = p.due, p.due.After(p.until)
+			l.gate, l.refusedAt, l.early = p.until, now, p.early
 		}
 		return
 	}

@@ -135,7 +135,7 @@ func TestBanThatEndsBefore(t *testing.T) {
 			}
 			switch in := at.Sub(b.begin); {
 			case in > 50*time.Second && in < 70*time.Second:
-				return queue.Permit{RetryAfter: 70*time.Second - in, Banned: true, Own: true}, nil
+				return queue.Permit{RetryAfter: 70*time.Second - in, Exception: "its key is banned", Own: true}, nil
 			case in < 30*time.Minute:
 				return queue.Permit{RetryAfter: 30*time.Minute - in, Own: true}, nil
 			}
@@ -204,8 +204,10 @@ func TestBanFromTheStart(t *testing.T) {
 				b.mu.Lock()
 				b.policy.Concurrency = concurrency
 				b.take = func(_ *queue.Ref, at time.Time) (queue.Permit, error) {
-					left := ban - at.Sub(b.begin)
-					return queue.Permit{Allowed: left <= 0, Banned: left > 0, RetryAfter: left, Own: true}, nil
+					if left := ban - at.Sub(b.begin); left > 0 {
+						return queue.Permit{Exception: "its key is banned", RetryAfter: left, Own: true}, nil
+					}
+					return queue.Permit{Allowed: true}, nil
 				}
 				b.mu.Unlock()
 				b.accept("a1", "a2", "a3", "a4")
@@ -229,9 +231,9 @@ func TestBanOfOneHoldsBackNobodyElse(t *testing.T) {
 		b.take = func(r *queue.Ref, at time.Time) (queue.Permit, error) {
 			in := at.Sub(b.begin)
 			if of := r.Claims[0]; of.Key == "banned" {
-				p := queue.Permit{By: of, Banned: in > 30*time.Second && in < 10*time.Minute}
-				if p.RetryAfter = 20*time.Minute - in; p.Banned {
-					p.RetryAfter = 10*time.Minute - in
+				p := queue.Permit{By: of, RetryAfter: 20*time.Minute - in}
+				if in > 30*time.Second && in < 10*time.Minute {
+					p.Exception, p.RetryAfter = "its key is banned", 10*time.Minute-in
 				}
 				if p.Allowed = p.RetryAfter <= 0; !p.Allowed {
 					return p, nil

@@ -22,9 +22,9 @@ type Permit struct {
 	// what it holds only while it is in flight, and returns false if that is not available.
 	Delay time.Duration
 	Enter func() bool
-	// Banned reports that a ban refused, which ends after RetryAfter. The entry waits, unless it
-	// expires before. One whose cost is above the limit waits until it was due: an override may end.
-	Banned bool
+	// Exception says which exception of an operator refused, such as "its key is banned". It ends
+	// after RetryAfter, and the entry waits for that unless it expires before. Empty if it was none.
+	Exception string
 	// Own reports that the line's own limit refused. Otherwise By is the limit and key that
 	// did: the line's entries with that claim wait for RetryAfter, and the others continue.
 	Own bool

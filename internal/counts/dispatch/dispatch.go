@@ -244,19 +244,27 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 		return p, nil
 	}
 	defer pass.End()
-	p := queue.Permit{RetryAfter: pass.Decision.RetryAfter, Banned: pass.Decision.Reason == store.ReasonBanned}
+	p := queue.Permit{RetryAfter: pass.Decision.RetryAfter}
+	var counts bool
+	var overridden time.Time // until when
 	if by := pass.Refuser(); by != nil {
 		if p.Own = by.Rule.Scope == r.Line.Scope && by.Key == r.Line.Key; !p.Own {
 			p.By = queue.Claim{Rule: by.Rule.Name, Key: by.Key}
 		}
-		p.Counts = by.Rule.Limit.Rule().CountRefused && !p.Banned
+		counts = by.Rule.Limit.Rule().CountRefused
+		overridden = d.Engine.OverriddenUntil(by.Rule, by.Key, at)
 	}
 	switch {
-	case p.Banned: // it ends
+	case pass.Decision.Reason == store.ReasonBanned:
+		p.Exception = "its key is banned"
+	case p.RetryAfter == headgate.Never && !overridden.IsZero():
+		p.RetryAfter, p.Exception = overridden.Sub(at), "its cost is above the limit of an override"
 	case p.RetryAfter == headgate.Never:
 		p.RetryAfter = -1
 	case pass.Rule != nil && pass.Rule.Limit.Algorithm() == headgate.Concurrency:
 		p.RetryAfter = min(p.RetryAfter, placeAgain) // nothing says when a slot becomes free
+	default:
+		p.Counts = counts
 	}
 	return p, nil
 }

@@ -444,3 +444,40 @@ func TestReloadWakesWhatWaits(t *testing.T) {
 		})
 	}
 }
+
+// A key that may do nothing for some time keeps what waits, as a banned one does: from the start, and
+// if that becomes due meanwhile. What expires before is given up.
+func TestOverrideThatEndsBefore(t *testing.T) {
+	for _, limits := range []string{
+		"  - {name: jobs, key: [user], rate: 1/minute, on_limit: queue}\n",
+		"  - {name: jobs, rate: 1/minute, on_limit: queue}\n  - {name: users, key: [user], algorithm: sliding_log, rate: 1/minute, count_denied: true}\n",
+	} {
+		for lasts, sent := range map[time.Duration]int{10 * time.Minute: 3, 2 * time.Hour: 0} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, limits)
+				all := b.rules.Rules()
+				of := all[len(all)-1]
+				key, err := of.ComposeKey([]rules.KeyPart{{Value: "a"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				nothing, err := of.WithLimit("0/minute", 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				now := time.Now()
+				b.engine.SetExceptions(engine.NewExceptions([]engine.Exception{{
+					Scope: of.Scope, Key: key, LimitUntil: now.Add(lasts).UnixMicro(),
+					Instead: []engine.Instead{{Of: of.Base(), Rule: nothing}},
+				}}, now.UnixMicro()))
+				b.accept("a1", "a2", "a3")
+				b.after(9 * time.Minute)
+				time.Sleep(4 * time.Minute)
+				stats, err := b.Queue().Stats(t.Context())
+				if s := stats[0]; err != nil || int(s.Delivered) != sent || int(s.Dead) != 3-sent {
+					t.Errorf("an override of %s: %+v %v, want %d sent and the others dead letters", lasts, s, err, sent)
+				}
+			})
+		}
+	}
+}

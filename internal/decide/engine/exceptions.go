@@ -146,6 +146,16 @@ func (e *Engine) Applies(rule *rules.Rule, key string, now time.Time) (applies *
 	return applies, bannedUntil
 }
 
+// OverriddenUntil returns until when a key has another limit than rule says, or the zero time.
+func (e *Engine) OverriddenUntil(rule *rules.Rule, key string, now time.Time) time.Time {
+	if x := e.exceptions.Load(); x != nil {
+		if it := x.find(exceptionID{rule.Scope, key}); it != nil && it.LimitUntil > now.UnixMicro() {
+			return time.UnixMicro(it.LimitUntil)
+		}
+	}
+	return time.Time{}
+}
+
 // ban returns the decision about a banned key.
 func ban(rule *rules.Rule, until, at int64) store.Decision {
 	left := time.Duration(until-at) * time.Microsecond
