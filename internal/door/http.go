@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -74,7 +75,7 @@ func NewHTTP(p *Process, o HTTPOptions) (*HTTP, error) {
 			SendPingTimeout: time.Minute, PingTimeout: unread.DefaultPause,
 		},
 		BaseContext: func(net.Listener) context.Context { return base },
-		ErrorLog:    slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(serverLog{p.Logger.Handler()}, slog.LevelDebug),
 
 		DisableGeneralOptionsHandler: o.PassOptions,
 	}
@@ -96,6 +97,24 @@ func NewHTTP(p *Process, o HTTPOptions) (*HTTP, error) {
 		}
 	}
 	return h, nil
+}
+
+// serverLog logs what net/http has to say: panics of handlers are faults of ours, and the rest is
+// about single connections.
+type serverLog struct{ slog.Handler }
+
+// Enabled implements [slog.Handler]: Handle decides.
+func (serverLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements [slog.Handler].
+func (l serverLog) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "http: panic serving ") || strings.HasPrefix(r.Message, "http2: panic serving ") {
+		r.Level = slog.LevelError
+	}
+	if !l.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return l.Handler.Handle(ctx, r)
 }
 
 // Serve implements [Server].
