@@ -92,16 +92,16 @@ func (a *Answer) add(x *engine.Explained, at int64) {
 }
 
 func limitOf(x *engine.Explained, at int64) Limit {
-	r, now, period := x.Rule, x.Unbanned, x.Rule.Limit.Period()
+	r, now, whole, period := x.Rule, x.Unbanned, x.Whole, x.Rule.Limit.Period()
 	if r.Concurrent() {
 		period = 0 // that of leases
 	}
 	if now.Reason == headgate.ReasonNoLimit {
-		now = store.Decision{} // a ban on a rule that counts nothing
+		now, whole = store.Decision{}, store.Decision{} // a ban on a rule that counts nothing
 	}
 	l := Limit{
 		Name: r.Name, Algorithm: r.Limit.Algorithm().String(), Rate: r.Limit.String(), Limit: now.Limit,
-		Period: answer.Milliseconds(period), Used: max(now.Limit-now.Remaining, 0), Remaining: max(now.Remaining, 0),
+		Period: answer.Milliseconds(period), Used: max(whole.Limit-whole.Remaining, 0), Remaining: max(now.Remaining, 0),
 		ResetAfter: answer.Milliseconds(now.ResetAfter),
 	}
 	if at > 0 {

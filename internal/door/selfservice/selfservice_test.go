@@ -98,6 +98,33 @@ func TestOf(t *testing.T) {
 }
 
 // A caller with very many limits costs one call of the store of a limited size.
+// Of a limit with headroom, callers read what is left for their class, and how much of all is used.
+func TestOfAClass(t *testing.T) {
+	e := newEngine(t, `
+  - {name: per-user, key: user, rate: 10/hour, algorithm: sliding_log, headroom: {high: 30%}}
+priorities:
+  classes: [high, default]
+  rules: [{match: {attributes: {plan: paid}}, class: high}]
+`)
+	low, high := caller(t, "user", "ann"), caller(t, "user", "ann", "plan", "paid")
+	for range 7 {
+		v, err := e.Decide(t.Context(), engine.Query{Domain: "api", Part: engine.Part{Request: low, Cost: 1}, At: begin.UnixMicro()})
+		if err != nil || !v.Allowed {
+			t.Fatal(v, err)
+		}
+		v.Release()
+	}
+	for of, want := range map[*described.Request]string{low: "3600000 ms, 7 used, 0 left", high: "0 ms, 7 used, 3 left"} {
+		a, err := selfservice.Of(t.Context(), e, "api", of, begin.UnixMicro())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := a.Limits[0]; fmt.Sprintf("%d ms, %d used, %d left", *l.RetryAfter, l.Used, l.Remaining) != want {
+			t.Errorf("%+v, want %s", l, want)
+		}
+	}
+}
+
 func TestManyLimits(t *testing.T) {
 	var limits strings.Builder
 	for i := range 130 {
