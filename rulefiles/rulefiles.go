@@ -54,6 +54,9 @@ func Open(store store.Store, paths []string, options ...Option) (*Rules, error) 
 	for _, o := range options {
 		o(&r.settings)
 	}
+	if n := len(r.secret); n > 0 && n < rules.MinKeySecret {
+		return nil, fmt.Errorf("rulefiles: the key secret has %d bytes, and needs at least %d: openssl rand -hex 32 makes one", n, rules.MinKeySecret)
+	}
 	var clock []headgate.Option
 	if r.clock != nil {
 		clock = append(clock, headgate.WithClock(r.clock))
@@ -195,8 +198,9 @@ func WithTrustedProxies(networks ...netip.Prefix) Option {
 // on_store_error: local. Without it, they allow requests.
 func WithFallback(store store.Store) Option { return func(s *settings) { s.fallback = store } }
 
-// WithKeySecret sets the secret of hashed keys. Processes that share counts need the
-// same one.
+// WithKeySecret sets the secret of hashed keys, of at least 32 bytes: a shorter one could be
+// found from a key and its digest, and is an error of [Open]. Processes that share counts need
+// the same one. Empty means none.
 func WithKeySecret(secret string) Option {
 	return func(s *settings) { s.secret = rules.KeySecret(secret) }
 }

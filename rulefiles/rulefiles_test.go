@@ -266,6 +266,7 @@ func TestOpenFails(t *testing.T) {
 		{memory.New(), limited(1), []rulefiles.Option{rulefiles.WithDomain("e")}, `no rules for the domain "e", only for ["d"]`},
 		{memory.New(), limited(1), []rulefiles.Option{rulefiles.WithTrustedProxies(netip.Prefix{})}, "trusted proxies"},
 		{memory.New(), limited(1), []rulefiles.Option{rulefiles.WithClock(func() time.Time { return time.Time{} })}, "invalid time"},
+		{memory.New(), limited(1), []rulefiles.Option{rulefiles.WithKeySecret("too short")}, "the key secret has 9 bytes, and needs at least 32"},
 	} {
 		r, err := rulefiles.Open(row.store, []string{write(t, row.text)}, row.options...)
 		if err == nil || r != nil || !strings.Contains(err.Error(), row.want) {

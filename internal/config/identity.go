@@ -97,13 +97,9 @@ func identitySettings() []Setting {
 	}
 }
 
-// minKeySecret is the minimum length of the secret for hashed keys. A shorter one could
-// be found by brute force from a key and its digest.
-const minKeySecret = 32
-
 func keySecret(v string) (rules.KeySecret, error) {
-	if len(v) < minKeySecret {
-		return "", &hinted{fmt.Sprintf("the secret is shorter than %d characters", minKeySecret), "generate a random one: openssl rand -hex 32"}
+	if len(v) < rules.MinKeySecret {
+		return "", &hinted{fmt.Sprintf("the secret is shorter than %d characters", rules.MinKeySecret), "generate a random one: openssl rand -hex 32"}
 	}
 	return rules.KeySecret(v), nil
 }

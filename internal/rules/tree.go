@@ -152,6 +152,10 @@ func ParseCompat(text string) (Compat, bool) { return enum.Parse(text, CompatEnv
 // KeySecret is a secret that does not show itself when it is printed or logged.
 type KeySecret string
 
+// MinKeySecret is the minimum length of a KeySecret. A shorter one could be found by brute force
+// from a key and its digest.
+const MinKeySecret = 32
+
 // String hides the secret.
 func (s KeySecret) String() string {
 	if s == "" {
