@@ -110,6 +110,9 @@ func (b *Builder) Ruleset(files int, warnings []diagnostic.Diagnostic) *Ruleset 
 		r.setMarking()
 		s.concurrent = s.concurrent || r.Concurrent()
 		s.queues = s.queues || r.OnLimit.Action == Queue
+		if r.OnLimit.Action == Queue || r.OnLimit.Action == Delay {
+			s.domains[r.Domain].waits = true
+		}
 		if r.given != nil {
 			r.given.begin(r)
 		}

@@ -70,10 +70,17 @@ type domain struct {
 	// claimsExempt reports whether limits that read no claims may not apply to a
 	// request because of its claims.
 	claimsExempt bool
+	waits        bool                      // a rule queues or delays
 	counted      map[KeyAttribute]struct{} // what is in keys of rules, without segments, also of disabled ones
 
 	headers    headersChoice
 	priorities *Priorities // nil without classes
+}
+
+// Waits reports whether a rule of the domain lets requests over its limit wait: it queues or delays.
+func (s *Ruleset) Waits(domain string) bool {
+	d := s.domains[domain]
+	return d != nil && d.waits
 }
 
 // Domains returns the names of all domains, sorted.

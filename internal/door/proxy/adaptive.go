@@ -101,13 +101,15 @@ func (p *Proxy) state() metrics.Upstream {
 	return u
 }
 
-// full reports whether the upstream has no place for a request whose limits have not been asked.
+// full reports whether the upstream has no place for a request whose limits have not been asked. If a
+// rule may let it wait, it is not known yet whether it needs one.
 func (p *Proxy) full(x *exchange) bool {
 	l := p.options.Adaptive
 	if l == nil {
 		return false
 	}
-	if x.class = p.classOf(x); !l.Refuses(x.at.UnixNano(), x.class.Class) {
+	x.class = p.classOf(x)
+	if p.options.Engine.Rules().Waits(p.options.Domain()) || !l.Refuses(x.at.UnixNano(), x.class.Class) {
 		return false
 	}
 	p.overloaded(l, x.at, false)
