@@ -169,6 +169,7 @@ func (l *Limiter) Cancel(p Place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cancel(p)
+	l.estimate.window.silent++
 }
 
 // Lapse ends a request after its Patience.

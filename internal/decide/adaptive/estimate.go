@@ -24,14 +24,17 @@ const (
 	leastPause = 60 * slot  // in which most may wait in vain
 	mostPause  = 600 * slot
 
-	lost        = 1    // times as many waited in vain as were answered: most
-	openPart    = 4    // of the first requests, one in so many may be open
-	slowWindows = 3    // in a row that are not by chance
-	inVain      = 2    // windows at the lowest limit that show that it is no line, in the shortest time or longer
-	overload    = 0.05 // part of the requests whose refusal means that capacity is missing
-	fast        = 1.4  // latency as a multiple of S up to which the upstream has no line
-	grow        = 1.25 // of the limit, in a window
-	double      = 2    // the same, until an answer has been slow
+	lost        = 1     // times as many waited in vain as were answered: most
+	idle        = 1     // requests in progress on average, from which S can be learned
+	shedEnds    = 3     // windows without refusals after which no more are expected
+	openPart    = 4     // of the first requests, one in so many may be open
+	slowWindows = 3     // in a row that are not by chance
+	inVain      = 2     // windows at the lowest limit that show that it is no line, in the shortest time or longer
+	overload    = 0.05  // part of the requests whose refusal means that capacity is missing
+	missing     = 0.025 // the same on average, for probes
+	fast        = 1.4   // latency as a multiple of S up to which the upstream has no line
+	grow        = 1.25  // of the limit, in a window
+	double      = 2     // the same, until an answer has been slow
 	shrink      = 0.7
 	cut         = 0.85 // of X·S, in a probe
 	deepest     = 0.25 // of the limit, in a probe: S may be much more than it was
@@ -86,6 +89,7 @@ type count struct {
 	passed, refused int
 	answered, tardy int // tardy ones were not answered within S
 	lapsed          int
+	silent          int     // said nothing, such as tunnels and long uploads
 	slow, late      int     // that had lapsed, and were answered or not
 	failed          int     // of the tardy and the late ones
 	took, waited    float64 // sums of those that were answered, and of the tardy ones
@@ -130,12 +134,17 @@ func (f *first) mean(now int64) (s float64, ok bool) {
 	if f.begun < answers || now < f.until || openPart*f.open > f.begun {
 		return 0, false
 	}
-	if f.answered < few {
+	took := f.took + float64(f.open)*float64(now-f.base) - f.starts
+	switch {
+	case took < idle*float64(now-f.base):
+		f.starts -= float64(f.open) * float64(now-f.base)
+		*f = first{base: now, until: now + window, begun: f.open, open: f.open, starts: f.starts}
+		return 0, false
+	case f.answered < few:
 		f.begun, f.until = f.open, now+window
 		return 0, false
 	}
-	open := float64(f.open)*float64(now-f.base) - f.starts
-	return (f.took + open) / float64(f.answered), true
+	return took / float64(f.answered), true
 }
 
 // allowed returns how many requests may be in progress for one of a class to start. In a probe
@@ -192,6 +201,9 @@ func (w *count) unanswered() int { return w.tardy + w.late }
 // hopeless reports whether most did.
 func (w *count) hopeless() bool { return w.unanswered() > lost*(w.answered+w.slow) }
 
+// noLine reports whether those that were answered have not waited in a line.
+func (w *count) noLine(s float64) bool { return w.took <= fast*s*float64(w.answered) }
+
 // mostFail reports whether most that are not answered failed, and were not left.
 func (w *count) mostFail() bool { return 2*w.failed > w.unanswered() }
 
@@ -212,6 +224,9 @@ func (e *estimate) tick(now int64) {
 	switch w, took := &e.window, now-e.window.start; {
 	case took >= window && w.answered+w.unanswered() >= e.enough():
 		e.adjust(float64(took))
+		e.window = count{start: now}
+	case took >= slot && w.silent >= answers && w.unanswered() == 0 && (e.service == 0 || w.noLine(e.service)) && tooMany(w.refused, w.refused+w.passed):
+		e.set(e.limit * double)
 		e.window = count{start: now}
 	case took >= max(slot, 2*e.patience) && (w.lapsed >= answers || w.answered == 0 && float64(w.lapsed) >= e.limit):
 		e.lag(now)
@@ -244,6 +259,8 @@ func (e *estimate) adjust(took float64) {
 		return
 	case paused: // they leave for reasons of their own
 		latency = w.took / float64(w.answered)
+	case e.service > 0 && w.answered > 0 && w.noLine(e.service):
+		latency = w.took / float64(w.answered)
 	}
 	if e.service == 0 {
 		if w.refused > 0 {
@@ -252,14 +269,17 @@ func (e *estimate) adjust(took float64) {
 		return
 	}
 	e.returns(latency)
+	rested := e.rested(now)
 	if e.busy, e.seen = tooMany(w.refused, w.refused+w.passed), true; e.busy {
 		e.busyAt = now
 	}
+	e.refuses(w.refused, w.refused+w.passed)
 	e.judge()
 	switch {
 	case w.refused == 0:
-		e.saturated = 0
-		e.follow(latency, now)
+		if e.saturated = 0; w.took+w.waited >= idle*took {
+			e.follow(latency, now)
+		}
 	case left:
 		e.set(e.limit * grow)
 	case latency <= fast*e.service && (!e.strained || e.returning > 0 && e.limit <= e.before/double):
@@ -281,7 +301,7 @@ func (e *estimate) adjust(took float64) {
 			e.set(min(max(target, e.limit*shrink, e.floor()), e.limit*grow))
 		}
 	}
-	if e.doubt == 0 && e.busy && latency > sudden*e.usual {
+	if e.doubt == 0 && e.busy && (latency > sudden*e.usual || rested && latency > sudden*e.service) {
 		e.doubt, e.agreed = kept*e.limit, 0
 	}
 	e.usual += (latency - e.usual) / 16
@@ -335,7 +355,7 @@ func (e *estimate) lag(now int64) {
 	if w.answered > 0 {
 		e.patience = 0
 		// Answers as fast as without a line: it is polls that fill the places.
-		if tooMany(w.refused, w.refused+w.passed) && !w.hopeless() && w.took <= fast*e.service*float64(w.answered) {
+		if tooMany(w.refused, w.refused+w.passed) && !w.hopeless() && w.noLine(e.service) {
 			e.set(e.limit * double)
 		}
 		return
@@ -362,7 +382,7 @@ func (e *estimate) follow(latency float64, now int64) {
 		e.service += (latency - e.service) / 16
 		return
 	}
-	if e.busyAt != 0 && now < e.busyAt+calm {
+	if !e.rested(now) {
 		return
 	}
 	most := drift * e.service
@@ -372,6 +392,9 @@ func (e *estimate) follow(latency float64, now int64) {
 	}
 	e.service += (min(latency, most) - e.service) / 64
 }
+
+// rested reports whether it is long ago that too many were refused.
+func (e *estimate) rested(now int64) bool { return e.busyAt == 0 || now >= e.busyAt+calm }
 
 // mean returns the mean throughput of the last windows.
 func (e *estimate) mean() float64 {

@@ -17,6 +17,9 @@ type stream struct {
 	full time.Duration
 }
 
+// silent is the end of a request that says nothing about the upstream.
+const silent adaptive.End = -1
+
 // ending is a request that the upstream works on.
 type ending struct {
 	at    int64
@@ -35,7 +38,11 @@ func play(p *patient, rng *rand.Rand, now *int64, d time.Duration, streams []str
 				left = append(left, e)
 				continue
 			}
-			p.Limiter.Done(e.place, *now, e.how)
+			if e.how == silent {
+				p.Cancel(e.place)
+			} else {
+				p.Limiter.Done(e.place, *now, e.how)
+			}
 		}
 		open = left
 		for i, s := range streams {
@@ -87,6 +94,28 @@ func TestWhoLeavesIsNoLine(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// One of several servers, or something that some pages need, times out. Everything else is answered as
+// fast as ever, so there is no line, and nobody is refused for long.
+func TestSomeFailLate(t *testing.T) {
+	simulates(t)
+	const ms = time.Millisecond
+	for _, row := range []struct {
+		rate, part  float64
+		took, after time.Duration
+	}{{300, 0.2, 20 * ms, 600 * ms}, {300, 0.3, 20 * ms, 300 * ms}, {100, 0.25, 50 * ms, 900 * ms}, {1000, 0.03, 10 * ms, 900 * ms}, {50, 0.3, 100 * ms, 900 * ms}, {1000, 0.2, 10 * ms, 600 * ms}} {
+		for _, how := range []adaptive.End{adaptive.Failed, adaptive.GaveUp} {
+			for seed := range uint64(3) {
+				p, rng, now := &patient{proxy: newProxy()}, rand.New(rand.NewPCG(seed, 2)), int64(1e18)
+				play(p, rng, &now, 20*time.Second, []stream{{rate: row.rate, took: row.took}})
+				asked, refused := play(p, rng, &now, 2*time.Minute, []stream{{rate: row.rate, took: row.after, how: how, part: row.part, full: row.took}})
+				if refused[0]*25 > asked[0] {
+					t.Errorf("%+v, %d, seed %d: %d of %d refused, want at most 4 %%; %+v", row, how, seed, refused[0], asked[0], p.State())
+				}
+			}
+		}
 	}
 }
 

@@ -4,9 +4,11 @@ package adaptive
 type probing struct {
 	probe   probe
 	cutting bool
-	numbers uint32 // probes so far
-	next    int64  // slot
-	samples int    // of probes, not yet learned
+	numbers uint32  // probes so far
+	shed    float64 // part of the requests that were refused in the last windows
+	unshed  int     // windows in a row without refusals
+	next    int64   // slot
+	samples int     // of probes, not yet learned
 	sum     float64
 	recent  [probes]float64
 	known   int     // of recent
@@ -34,13 +36,25 @@ func (p *probe) sample(now int64) uint32 {
 	return p.number
 }
 
+// refuses notes how many requests of a window were refused. That of one window does not say whether a
+// proxy takes part in probes: one of several may refuse nobody by chance, and the others would learn
+// its line.
+func (e *estimate) refuses(refused, of int) {
+	e.shed += (float64(refused)/float64(max(of, 1)) - e.shed) / 8
+	if refused > 0 {
+		e.unshed = 0
+	} else if e.unshed++; e.unshed == shedEnds {
+		e.shed = 0
+	}
+}
+
 // startProbe starts a probe at the begin of a slot, if one is due. All proxies of an upstream
 // probe in the same slots: what one takes back alone, the others fill.
 func (e *estimate) startProbe(now int64) {
 	n := (now - e.offset) / slot
 	begin, first := e.offset+n*slot, e.next == 0
 	e.next = begin + slot
-	if first || e.quiet || !e.busy || !e.seen || e.returning > 0 || n%regular != 0 || now-begin > unit {
+	if first || e.quiet || e.shed <= missing || !e.seen || e.returning > 0 || n%regular != 0 || now-begin > unit {
 		return
 	}
 	u, need := e.unit(n)

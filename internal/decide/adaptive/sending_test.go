@@ -97,3 +97,26 @@ func TestHeldFor(t *testing.T) {
 		})
 	}
 }
+
+// Handshakes of WebSockets, and uploads that take long, say nothing about the upstream. Where there is
+// hardly anything else, and what there is is answered fast, the limit grows.
+func TestNothingSaysAnything(t *testing.T) {
+	simulates(t)
+	const ms = time.Millisecond
+	for name, streams := range map[string][]stream{
+		"handshakes":              {{rate: 100, took: 400 * ms, how: silent}},
+		"uploads":                 {{rate: 60, took: time.Second, how: silent}},
+		"with health checks":      {{rate: 100, took: 400 * ms, how: silent}, {rate: 3, took: 2 * ms}},
+		"with pages, and slow":    {{rate: 100, took: 900 * ms, how: silent}, {rate: 10, took: 30 * ms}},
+		"after a page was called": {{rate: 30, took: time.Second, how: silent}, {rate: 0.2, took: 50 * ms}},
+	} {
+		p, rng, now := &patient{proxy: newProxy()}, rand.New(rand.NewPCG(1, 2)), int64(1e18)
+		play(p, rng, &now, 5*time.Second, streams)
+		asked, refused := play(p, rng, &now, time.Minute, streams)
+		for i := range asked {
+			if refused[i]*50 > asked[i] {
+				t.Errorf("%s: %d of %d refused after five seconds, want at most 2 %%; %+v", name, refused[i], asked[i], p.State())
+			}
+		}
+	}
+}
