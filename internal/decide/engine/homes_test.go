@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
@@ -134,5 +135,58 @@ func TestReservationsAreSettledAtHome(t *testing.T) {
 	v = decide(t, h.Engine, query1("/x/open", 3))
 	if here, there := remaining(&v, "here").Remaining, remaining(&v, "open").Remaining; here != 4 || there != 2 {
 		t.Errorf("%d and %d remain after Undo", here, there)
+	}
+}
+
+// Two limits count one key, one of them in its home. Both are settled: in the home, in another region,
+// and where there are no regions.
+func TestBothAreSettledInTheHome(t *testing.T) {
+	const limits = `
+domain: api
+limits:
+  - {name: here, key: [user], rate: 1000/hour, algorithm: fixed_window}
+  - {name: there, key: [user], rate: 1000/day, algorithm: fixed_window, regions: {home: eu}}
+`
+	for name, region := range map[string]string{"home": "eu", "elsewhere": "us", "no regions": ""} {
+		t.Run(name, func(t *testing.T) {
+			var counts store.Store = memory.New()
+			if region != "" {
+				others := map[string]store.Store{"eu": memory.New()}
+				if region == "eu" {
+					others = map[string]store.Store{"us": memory.New()}
+				}
+				s, err := homes.New(counts, homes.Options{Region: region, Homes: others, Partial: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				counts = s
+			}
+			e := engine.New(counts, parse(t, limits), engine.WithSecret(shared))
+			used := int64(0)
+			for i, cost := range []int64{300, 0, 20, 50} {
+				q := query1("/x", 0)
+				q.Cost = 20
+				v, token, err := e.Reserve(t.Context(), q, time.Hour)
+				if err != nil || !v.Allowed {
+					t.Fatal(v.Decision, err)
+				}
+				v.Release()
+				used += cost
+				for again := range 2 {
+					s, err := e.Commit(t.Context(), token, cost, at(1))
+					if want := []engine.Ending{engine.Done, engine.Settled}[again]; err != nil || s.Ending != want || len(s.Lost) > 0 {
+						t.Errorf("%d, %d: %+v, %v", i, again, s, err)
+					}
+				}
+				q.Kind, q.Cost = store.KindPeek, 1
+				v = decide(t, e, q)
+				for _, r := range v.Results() {
+					if got := 1000 - r.Decision.Remaining; got != used {
+						t.Errorf("%d: %s has used %d, want %d", i, r.Rule.Name, got, used)
+					}
+				}
+				v.Release()
+			}
+		})
 	}
 }

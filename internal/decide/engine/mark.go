@@ -26,12 +26,17 @@ func (p place) in(l headgate.Limit) headgate.Limit {
 // mark returns the ops that succeed only for the first settlement. They take a whole
 // window next to the count, in the same store, and refund all but one. That one is a
 // debt of at most debt, by which a full store chooses what to evict: with the debt of
-// what was taken, a mark evicts nothing that the take would not.
+// what was taken, a mark evicts nothing that the take would not. Its scope has the home, which
+// may be in the same store as this region.
 func (r *reservation) mark(of place, debt time.Duration, at int64) []store.Op {
 	lasting := max(time.Duration(r.until-at)*time.Microsecond, 0) + settledSlack
 	n := dilution(lasting, debt)
+	scope := "settled/" + r.id
+	if of.home != "" {
+		scope += "@" + of.home
+	}
 	op := store.Op{
-		Key: of.key, Scope: "settled/" + r.id, Cost: n, At: at, Kind: store.KindTake,
+		Key: of.key, Scope: scope, Cost: n, At: at, Kind: store.KindTake,
 		Rule: of.in(headgate.Per(n, lasting).WithAlgorithm(headgate.FixedWindow).WithAnchor(headgate.AnchorFirstRequest)).Rule(),
 	}
 	rest := op
