@@ -61,6 +61,15 @@ func (r *Rule) FairOf(share *store.Share) *store.Share {
 	return share
 }
 
+// ShareOf is the share that an earlier request of an owner had, with its weight, under r as it is
+// now. It is nil if r is not shared fairly, or if the request had no share: its weight is 0.
+func (r *Rule) ShareOf(owner string, weight int64) *store.Share {
+	if r.Fair == nil || weight < 1 || weight > store.MaxWeight {
+		return nil
+	}
+	return r.FairOf(&store.Share{Fair: r.Fair.Compiled, Of: owner, Weight: weight})
+}
+
 // under returns s for another limit. If that cannot be shared fairly, such as one of few tokens,
 // it is first come, first served.
 func (s *Fair) under(limit headgate.Limit) *Fair {

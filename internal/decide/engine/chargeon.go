@@ -77,11 +77,15 @@ func (r *Result) reserved() reserved {
 	if r.origin() == fromStore {
 		at.home = rule.Limit.Rule().Home()
 	}
-	return reserved{
+	p := reserved{
 		place: at, domain: rule.Domain, rule: rule.Name, algorithm: rule.Limit.Algorithm(), each: r.cost,
 		granted: d.Granted, freshIn: d.ResetAfter, countsUntil: d.CountsUntil, member: r.member,
 		from: r.origin(), given: rule.GivenText(),
 	}
+	if share := rule.FairOf(r.share); share != nil { // otherwise its owner has paid nothing
+		p.owner, p.weight = share.Of, share.Weight
+	}
+	return p
 }
 
 // Reported is the result of reporting an answer.

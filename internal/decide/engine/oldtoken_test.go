@@ -33,6 +33,7 @@ func TestOldReservations(t *testing.T) {
 		t.Errorf("an old one is read as %+v, want %+v", got, want)
 	}
 	want.parts[0].countsUntil, want.parts[1].countsUntil, want.parts[0].home = 12345678, 1, "eu"
+	want.parts[1].owner, want.parts[1].weight = "\x01b", 5
 	if got, ok := readReservation(want.append(nil)); !ok || !reflect.DeepEqual(*got, want) {
 		t.Errorf("read as %+v, want %+v", got, want)
 	}

@@ -41,6 +41,8 @@ type reserved struct {
 	member       uint64        // of a rule that counts values; 0 for others
 	from         origin
 	given        string // what the request gave of the limit; see rules.Rule.GivenText
+	owner        string // whose fair share was taken, with its weight; 0 if there was none
+	weight       int64
 }
 
 // reservation is the content of a reservation token.
@@ -131,6 +133,7 @@ const (
 	partGiven              // given follows
 	partMember             // member follows
 	partHome               // home follows
+	partShare              // weight and owner follow
 )
 
 func (r *reservation) append(dst []byte) []byte {
@@ -154,6 +157,9 @@ func (r *reservation) append(dst []byte) []byte {
 		if p.home != "" {
 			flags |= partHome
 		}
+		if p.weight != 0 {
+			flags |= partShare
+		}
 		for _, n := range [...]int64{int64(p.algorithm), p.each, p.granted, int64(p.freshIn), 0, flags, p.countsUntil} {
 			dst = binary.AppendVarint(dst, n)
 		}
@@ -165,6 +171,9 @@ func (r *reservation) append(dst []byte) []byte {
 		}
 		if p.home != "" {
 			dst = appendText(dst, p.home)
+		}
+		if p.weight != 0 {
+			dst = appendText(binary.AppendVarint(dst, p.weight), p.owner)
 		}
 	}
 	return append(dst, r.leases...)
@@ -192,6 +201,9 @@ func readReservation(plain []byte) (*reservation, bool) {
 		}
 		if flags&partHome != 0 {
 			p.home = in.text()
+		}
+		if flags&partShare != 0 {
+			p.weight, p.owner = in.number(), in.text()
 		}
 		r.parts = append(r.parts, p)
 	}

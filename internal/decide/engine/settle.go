@@ -102,7 +102,7 @@ func (s *settling) account(p *reserved) *account {
 
 // difference returns the op that changes what p took to the cost of the request.
 func (s *settling) difference(p *reserved, rule *rules.Rule) (store.Op, bool) {
-	op := store.Op{Key: p.key, Scope: rule.StoreScope(), Rule: rule.Limit.Rule(), At: s.at, CountsUntil: p.countsUntil, Member: p.member}
+	op := store.Op{Key: p.key, Scope: rule.StoreScope(), Rule: rule.Limit.Rule(), At: s.at, CountsUntil: p.countsUntil, Member: p.member, Share: rule.ShareOf(p.owner, p.weight)}
 	if p.from == fromFallback {
 		op.Rule = localLimit(rule).Rule()
 	}

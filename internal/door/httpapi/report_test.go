@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -71,6 +73,25 @@ func TestReports(t *testing.T) {
 	batch := a.told(t, `{"checks":[`+failedBody+`,`+failedBody+`,`+loginBody+`]}`)
 	if batch[0].Report == "" || !batch[0].Allowed || batch[1].Report == "" && batch[1].Allowed || batch[2].Report != "" {
 		t.Errorf("in a batch: %+v", batch)
+	}
+}
+
+// TestReportsOfShares: answers that do not count use up nobody's share of a fair limit.
+func TestReportsOfShares(t *testing.T) {
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(`
+domain: api
+limits:
+  - {name: shared, rate: 100/minute, fair: {among: user, horizon: 60s}, charge_on: {status: [401]}}
+`)})
+	if rs == nil {
+		t.Fatal(diagnostics)
+	}
+	a := newAPIOf(t, rs, memory.New(), answer.DefaultMostBodies)
+	for i := range 300 {
+		one := a.told(t, `{"domain":"api","attributes":{"user":"alone"}}`)[0]
+		if w := a.do("POST", "/v1/report", fmt.Sprintf(`{"report":%q,"status":200}`, one.Report)); !one.Allowed || w.Code != 200 {
+			t.Fatalf("request %d: %+v, %d %s", i, one, w.Code, w.Body)
+		}
 	}
 }
 
