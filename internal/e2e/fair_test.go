@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,5 +57,44 @@ func TestSharesAreChargedWhatRequestsCost(t *testing.T) {
 				t.Errorf("dear has %d left, cheap %d", dear, cheap)
 			}
 		})
+	}
+}
+
+// Queued requests take the share of who sent them: a long line leaves others theirs.
+func TestQueuedRequestsTakeTheirShare(t *testing.T) {
+	t.Parallel()
+	var arrived atomic.Int64
+	f := run(t, `
+domain: api
+limits:
+  - {name: jobs, match: {path: /jobs}, key: "header:X-User", rate: 1000/second, burst: 1, on_limit: {action: queue, concurrency: 50}}
+  - {name: shared, rate: 6000/day, burst: 100, fair: {among: "header:X-User", weights: {by: "header:X-Plan", low: 1, default: 2}, horizon: 1h}}
+`, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/jobs" {
+			arrived.Add(1)
+		}
+	}), inFile(t))
+	for i := range 120 {
+		want := http.StatusAccepted // the clock stands still
+		if i == 0 {
+			want = http.StatusOK
+		}
+		if res, body := f.get(t, f.proxyURL("/jobs"), "X-User", "greedy", "X-Plan", "low"); res.StatusCode != want {
+			t.Fatalf("request %d: %d %s", i, res.StatusCode, body)
+		}
+	}
+	ticks := 0
+	f.await(t, func() bool {
+		f.clock.advance(10 * time.Millisecond)
+		ticks++
+		return ticks > 400 && arrived.Load() >= 20
+	})
+	if n := arrived.Load(); n < 50 || n > 66 { // 60; with the weight of the others 72
+		t.Errorf("%d of 120 were sent", n)
+	}
+	for i := range 15 {
+		if res, body := f.get(t, f.proxyURL("/"), "X-User", "other"); res.StatusCode != http.StatusOK {
+			t.Fatalf("request %d of another: %d %s", i, res.StatusCode, body)
+		}
 	}
 }

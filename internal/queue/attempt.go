@@ -59,7 +59,7 @@ func (q *Queue) try(l *line, it *item, p *pause) fate {
 		return stays
 	}
 	if !permit.Allowed {
-		p.by, p.counts = claimed{permit.By.Rule, permit.By.Key}, permit.Counts
+		p.by, p.counts = claimed{permit.By.Rule, permit.By.Key, permit.By.Owner}, permit.Counts
 		if permit.Exception != "" && !now.Add(permit.RetryAfter).Before(it.ref.Expires) {
 			return q.bury(it, &policy, permit.Exception)
 		}

@@ -15,11 +15,12 @@ import (
 // all that. The checksum keeps partly written and corrupt records from being sent.
 //
 // Version 2 has what the request gave of each limit, version 3 also the value that each limit
-// of different values counts, version 4 the class of the request. A record has the lowest version that holds it, so that older
-// servers can read the others.
+// of different values counts, version 4 the class of the request, version 5 the owner of its share
+// and the owner's weight. A record has the lowest version that holds it, so that older servers can
+// read the others.
 const (
 	magic     = "HGQ"
-	newest    = 4
+	newest    = 5
 	headSize  = len(magic) + 1
 	crcSize   = 4
 	maxFields = 1 << 16 // limits the claims, and the header fields, of a record
@@ -30,10 +31,12 @@ func (e *Entry) Marshal() []byte {
 	size := headSize + int(e.Size()) + 256
 	version := byte(1)
 	for _, c := range e.Claims {
-		size += len(c.Rule) + len(c.Key) + len(c.Given) + 26
+		size += len(c.Rule) + len(c.Key) + len(c.Given) + len(c.Owner) + 34
 		switch {
+		case c.Weight != 0 || c.Owner != "":
+			version = 5
 		case c.Class != 0:
-			version = 4
+			version = max(version, 4)
 		case c.Member != 0:
 			version = max(version, 3)
 		case c.Given != "":
@@ -59,6 +62,10 @@ func (e *Entry) Marshal() []byte {
 		}
 		if version >= 4 {
 			w.number(uint64(c.Class))
+		}
+		if version >= 5 {
+			w.text(c.Owner)
+			w.number(uint64(max(c.Weight, 0)))
 		}
 	}
 	fields := 0
@@ -107,6 +114,9 @@ func Unmarshal(b []byte) (*Entry, error) {
 		}
 		if version >= 4 {
 			c.Class = uint8(min(r.number(), math.MaxUint8))
+		}
+		if version >= 5 {
+			c.Owner, c.Weight = r.text(), int64(r.number())
 		}
 		e.Claims = append(e.Claims, c)
 	}

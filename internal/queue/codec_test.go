@@ -13,7 +13,7 @@ import (
 func sample() *Entry {
 	return &Entry{
 		ID: "5K2J0B8H3M4Q6R1T9V7P2C4D", Domain: "api", Rule: "orders", Scope: "\x03api\x06orders", Key: "\x01a",
-		Claims: []Claim{{Rule: "orders", Key: "\x01a", Cost: 1}, {Rule: "all", Cost: 20, Given: "@Asia/Tokyo"}, {Rule: "users", Key: "\x01a", Cost: 1, Member: 1<<52 - 1, Class: 2}},
+		Claims: []Claim{{Rule: "orders", Key: "\x01a", Cost: 1}, {Rule: "all", Cost: 20, Given: "@Asia/Tokyo"}, {Rule: "users", Key: "\x01a", Cost: 1, Member: 1<<52 - 1, Class: 2}, {Rule: "shared", Cost: 1, Owner: "\x01b", Weight: 5}},
 		Method: "POST", URI: "/orders?x=1", Host: "api.example",
 		Header: http.Header{"Content-Type": {"application/json"}, "X-Many": {"a", "b"}}, Body: []byte(`{"n":1}`),
 		IdempotencyKey: "mine", Accepted: time.UnixMicro(1_700_000_000_123_456).UTC(), Expires: time.UnixMicro(1_700_086_400_000_000).UTC(),
@@ -39,7 +39,8 @@ func TestOldestVersionOfARecord(t *testing.T) {
 		version string
 		without func()
 	}{
-		{"HGQ\x04", func() {}},
+		{"HGQ\x05", func() {}},
+		{"HGQ\x04", func() { e.Claims[3].Owner, e.Claims[3].Weight = "", 0 }},
 		{"HGQ\x03", func() { e.Claims[2].Class = 0 }},
 		{"HGQ\x02", func() { e.Claims[2].Member = 0 }},
 		{"HGQ\x01", func() { e.Claims[1].Given = "" }},

@@ -48,6 +48,8 @@ type Claim struct {
 	Given     string // what the request gave of the limit, if anything
 	Member    uint64 // the value that a limit of different values counts; else 0
 	Class     uint8  // the index of the request's class, for a limit with headroom
+	Owner     string // whose share it is, of a limit that is shared fairly
+	Weight    int64  // of the owner; 0 without a share
 }
 
 // NewID returns a random id, which cannot be guessed. Senders get one of [Queue.NewID].

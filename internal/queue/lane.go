@@ -43,8 +43,13 @@ type line struct {
 	place   int          // in the heap; -1 if not in it
 }
 
-// claimed is one key of one limit.
-type claimed struct{ rule, key string }
+// claimed is one key of one limit, or the share that an owner has of it.
+type claimed struct{ rule, key, owner string }
+
+// has reports whether c is about by: the whole key, or the share of c's owner.
+func (by *claimed) has(c *Claim) bool {
+	return by.rule == c.Rule && by.key == c.Key && (by.owner == "" || by.owner == c.Owner)
+}
 
 // hold is until when a claim is not asked about, and whether its limit counts what it refuses.
 type hold struct {
@@ -61,7 +66,7 @@ func (l *line) stop(it *item, p *pause, now time.Time) {
 		l.early = false
 		return
 	}
-	if !slices.ContainsFunc(it.ref.Claims, func(c Claim) bool { return claimed{c.Rule, c.Key} == p.by }) {
+	if !slices.ContainsFunc(it.ref.Claims, func(c Claim) bool { return p.by.has(&c) }) {
 		if p.until.After(l.gate) {
 			l.gate, l.refusedAt, l.early = p.until, now, p.early
 		}
@@ -90,8 +95,15 @@ func (l *line) heldUntil(it *item) (until time.Time) {
 	if until = it.aside; len(l.held) == 0 {
 		return until
 	}
-	for _, c := range it.ref.Claims {
-		if at := l.held[claimed{c.Rule, c.Key}].until; at.After(until) {
+	for i := range it.ref.Claims {
+		c := &it.ref.Claims[i]
+		if at := l.held[claimed{c.Rule, c.Key, ""}].until; at.After(until) {
+			until = at
+		}
+		if c.Owner == "" {
+			continue
+		}
+		if at := l.held[claimed{c.Rule, c.Key, c.Owner}].until; at.After(until) {
 			until = at
 		}
 	}

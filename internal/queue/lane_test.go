@@ -408,6 +408,44 @@ func TestOneKeyHoldsNoOther(t *testing.T) {
 	})
 }
 
+// Entries of an owner whose share of another limit is used up hold up no entries of others in their
+// line, though these have a claim on the same limit. If the limit itself is used up, all wait.
+func TestShareHoldsNoOther(t *testing.T) {
+	for _, by := range []queue.Claim{{Rule: "all", Owner: "greedy"}, {Rule: "all"}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			defer b.close()
+			b.mu.Lock()
+			b.take = func(r *queue.Ref, at time.Time) (queue.Permit, error) {
+				if r.Claims[0].Owner == "greedy" && at.Sub(b.begin) < 3*time.Second {
+					return queue.Permit{RetryAfter: 3*time.Second - at.Sub(b.begin), By: by}, nil
+				}
+				return queue.Permit{Allowed: true}, nil
+			}
+			b.mu.Unlock()
+			for _, row := range [][2]string{{"a1", "greedy"}, {"a2", "greedy"}, {"a3", "other"}} {
+				e := b.entry(row[0])
+				e.Claims = []queue.Claim{{Rule: "all", Cost: 1, Owner: row[1], Weight: 1}}
+				if _, err := b.Accept(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			if by.Owner != "" {
+				b.want("0s a3")
+			} else {
+				b.want()
+			}
+			time.Sleep(time.Minute)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if len(b.sent) != 3 {
+				t.Errorf("sent %q in a minute, want all", b.sent)
+			}
+		})
+	}
+}
+
 // The same idempotency key with a different API key is a different one.
 func TestIdempotencyKeysAreTheirSenders(t *testing.T) {
 	of := func(name, value string) [32]byte {

@@ -26,7 +26,8 @@ type Permit struct {
 	// after RetryAfter, and the entry waits for that unless it expires before. Empty if it was none.
 	Exception string
 	// Own reports that the line's own limit refused. Otherwise By is the limit and key that
-	// did: the line's entries with that claim wait for RetryAfter, and the others continue.
+	// did, and Owner if it was that owner's share: the line's entries with that claim wait for
+	// RetryAfter, and the others continue.
 	Own bool
 	By  Claim
 	// Counts reports that the limit counts what it refuses, so it must not be asked early.

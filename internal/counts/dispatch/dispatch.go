@@ -226,7 +226,7 @@ func (d *Dispatcher) policy(domain, rule string) queue.Policy {
 func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queue.Permit, error) {
 	claims := make([]engine.Claim, len(r.Claims))
 	for i, c := range r.Claims {
-		claims[i] = engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost, Given: c.Given, Member: c.Member, Class: c.Class}
+		claims[i] = engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost, Given: c.Given, Member: c.Member, Class: c.Class, Owner: c.Owner, Weight: c.Weight}
 	}
 	pass := new(admission.Pass)
 	if err := pass.BeginAgain(ctx, &d.asker, r.Domain, claims, at.UnixMicro()); err != nil {
@@ -249,7 +249,9 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 	var overridden time.Time // until when
 	if by := pass.Refuser(); by != nil {
 		if p.Own = by.Rule.Scope == r.Line.Scope && by.Key == r.Line.Key; !p.Own {
-			p.By = queue.Claim{Rule: by.Rule.Name, Key: by.Key}
+			if p.By = (queue.Claim{Rule: by.Rule.Name, Key: by.Key}); pass.Decision.Reason == store.ReasonShare {
+				p.By.Owner = by.Owner() // others have their share
+			}
 		}
 		counts = by.Rule.Limit.Rule().CountRefused
 		overridden = d.Engine.OverriddenUntil(by.Rule, by.Key, at)

@@ -153,7 +153,11 @@ func (b *bench) accept(names ...string) {
 			if i == 0 {
 				e.Rule, e.Scope, e.Key = r.Name, r.Scope, key
 			}
-			e.Claims = append(e.Claims, queue.Claim{Rule: r.Name, Key: key, Cost: r.Cost})
+			c := queue.Claim{Rule: r.Name, Key: key, Cost: r.Cost}
+			if r.Fair != nil {
+				c.Owner, c.Weight = string(store.AppendKeyPart(nil, name[:1])), r.Fair.Default
+			}
+			e.Claims = append(e.Claims, c)
 		}
 		if _, err := b.Queue().Accept(b.t.Context(), e); err != nil {
 			b.t.Fatal(err)

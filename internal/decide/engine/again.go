@@ -17,6 +17,8 @@ type Claim struct {
 	Given     string // what the request gave of the limit; see rules.Rule.GivenText
 	Member    uint64 // the value that a rule with Values counts; else 0
 	Class     uint8  // the index of the request's class, for a rule with Headroom
+	Owner     string // whose share of the limit it is, for a rule with Fair; else empty
+	Weight    int64  // of the owner, as it was then; 0 without a share
 }
 
 // Claims returns the claims on enforced limits, for [Engine.Again]. Call it before
@@ -28,9 +30,13 @@ func (v *Verdict) Claims() []Claim {
 	claims := make([]Claim, 0, len(v.deciding.results))
 	for i := range v.deciding.results {
 		if r := &v.deciding.results[i]; r.Enforced {
-			claims = append(claims, Claim{
+			c := Claim{
 				Rule: r.Rule.Name, Key: strings.Clone(r.Key), Cost: r.cost, Given: r.Rule.GivenText(), Member: r.member, Class: r.class.Index,
-			})
+			}
+			if r.share != nil {
+				c.Owner, c.Weight = strings.Clone(r.share.Of), r.share.Weight
+			}
+			claims = append(claims, c)
 		}
 	}
 	return claims
@@ -38,8 +44,9 @@ func (v *Verdict) Claims() []Claim {
 
 // Again decides again about a refused request, by its claims: the request itself may no
 // longer exist. Rules of a domain that are no longer active, or only observe its key, do not
-// count; nor does a rule that counts values only since then, as the claim has none. None does
-// if its key is on an allow list now. No Observer is called, because the request has already
+// count; nor does a rule that counts values only since then, as the claim has none. A rule that
+// is shared fairly only since then is first come, first served. None counts if its key is on an
+// allow list now. No Observer is called, because the request has already
 // been counted. For the errors see [Engine.Decide].
 func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (v Verdict, err error) {
 	d := e.begin(&Query{Domain: domain, Part: Part{Cost: 1}, At: at, Waits: true})
@@ -56,7 +63,10 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 		if rule == nil || !rule.Enforces(c.Key) || !rule.Holds(at) || rule.Values != nil && c.Member == 0 {
 			continue
 		}
-		r := resultOf(&rules.Check{Rule: rule.ForKey(c.Key).WithGiven(c.Given), Key: c.Key, Cost: c.Cost, Member: c.Member, Enforced: true, Class: rules.Class{Index: c.Class}})
+		rule = rule.ForKey(c.Key).WithGiven(c.Given)
+		r := resultOf(&rules.Check{
+			Rule: rule, Key: c.Key, Cost: c.Cost, Member: c.Member, Enforced: true, Class: rules.Class{Index: c.Class}, Share: rule.ShareOf(c.Owner, c.Weight),
+		})
 		if r.role = enforce; rule.OnLimit.Action == rules.Pass {
 			r.role = observe
 		}

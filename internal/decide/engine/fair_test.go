@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
@@ -68,4 +69,147 @@ func TestOverridesOfSharedLimits(t *testing.T) {
 			t.Errorf("%s: %d passed in ten seconds, want %d", rate, passed, least)
 		}
 	}
+}
+
+const lines = `
+domain: api
+limits:
+  - {name: shared, rate: 100/second, fair: {among: user, weights: {by: plan, pro: 3}}}
+`
+
+// TestFairClaims: requests that are decided again take from the share that their owner had, by its
+// weight. However many wait, who is not in a line has its own share.
+func TestFairClaims(t *testing.T) {
+	stores(t, func(t *testing.T, db store.Store) {
+		e := engine.New(db, parse(t, lines))
+		claims := func(user, plan string) []engine.Claim {
+			v := decide(t, e, ask(request{"user": user, "plan": plan}, 0))
+			defer v.Release()
+			return v.Claims()
+		}
+		waits := map[string][]engine.Claim{"basic": claims("waits", "basic"), "pro": claims("pays", "pro")}
+		polite, passed := 0, map[string]int{}
+		for i := range 4000 { // twenty seconds
+			seconds := float64(i) / 200
+			for name, c := range waits {
+				v, err := e.Again(t.Context(), "api", c, at(seconds))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v.Allowed {
+					passed[name]++
+				}
+				v.Release()
+			}
+			if i%20 == 0 && decide(t, e, ask(request{"user": "polite"}, seconds)).Allowed {
+				polite++
+			}
+		}
+		if all := polite + passed["basic"] + passed["pro"]; polite < 199 || all < 2000 || all > 2100 || passed["pro"] < 5*passed["basic"]/2 {
+			t.Errorf("of 200 of the polite one %d passed; of a line %d, and %d of one with three times the weight", polite, passed["basic"], passed["pro"])
+		}
+	})
+}
+
+// TestClaimsWhoseShareChanged: a claim without an owner, of a rule that is shared only since, is
+// first come, first served; so is one whose rule is not shared any more.
+func TestClaimsWhoseShareChanged(t *testing.T) {
+	t.Parallel()
+	shared, plain := parse(t, lines), parse(t, "domain: api\nlimits: [{name: shared, rate: 100/second}]")
+	for _, row := range []struct {
+		claim engine.Claim
+		under *rules.Ruleset
+		most  int
+	}{
+		{engine.Claim{Rule: "shared", Cost: 1, Owner: key("ann"), Weight: 1}, shared, 75},
+		{engine.Claim{Rule: "shared", Cost: 1}, shared, 100},
+		{engine.Claim{Rule: "shared", Cost: 1, Owner: key("ann"), Weight: store.MaxWeight + 1}, shared, 100},
+		{engine.Claim{Rule: "shared", Cost: 1, Owner: key("ann"), Weight: 1}, plain, 100},
+	} {
+		e, passed := engine.New(memory.New(), row.under), 0
+		for range 200 {
+			v, err := e.Again(t.Context(), "api", []engine.Claim{row.claim}, start)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Allowed {
+				passed++
+			}
+			v.Release()
+		}
+		if passed > row.most || passed < row.most*2/3 {
+			t.Errorf("%+v: %d of 200 passed at once, want about %d", row.claim, passed, row.most)
+		}
+	}
+}
+
+// TestSharesAreSettled: what a report, a cancelled reservation or a smaller real cost gives back,
+// its owner gets back too, and a larger one is the owner's to pay.
+func TestSharesAreSettled(t *testing.T) {
+	const limit = `
+domain: api
+limits:
+  - {name: shared, rate: 100/minute, fair: {among: user, horizon: 60s}, charge_on: {status: [401]}}
+`
+	ask := func(user string, cost int64) engine.Query {
+		q := ask(request{"user": user}, 0)
+		q.Cost = cost
+		return q
+	}
+	reserve := func(t *testing.T, e *engine.Engine, user string, cost int64) (token string) {
+		v, token, err := e.Reserve(t.Context(), ask(user, cost), time.Minute)
+		if err != nil || !v.Allowed {
+			t.Fatalf("%s: %+v, %v", user, v.Decision, err)
+		}
+		v.Release()
+		return token
+	}
+	for name, settle := range map[string]func(*testing.T, *engine.Engine) error{
+		"reported": func(t *testing.T, e *engine.Engine) error {
+			v := decide(t, e, ask("alone", 1))
+			defer v.Release()
+			token, err := e.ReportToken(t.Context(), &v, start)
+			if err != nil || !v.Allowed {
+				t.Fatalf("%+v, %v", v.Decision, err)
+			}
+			_, err = e.Report(t.Context(), token, right, start)
+			return err
+		},
+		"cancelled": func(t *testing.T, e *engine.Engine) error {
+			_, err := e.Cancel(t.Context(), reserve(t, e, "alone", 1), start)
+			return err
+		},
+		"cheaper": func(t *testing.T, e *engine.Engine) error {
+			_, err := e.Commit(t.Context(), reserve(t, e, "alone", 20), 0, start)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stores(t, func(t *testing.T, db store.Store) {
+				e := engine.New(db, parse(t, limit))
+				for range 300 {
+					if err := settle(t, e); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+	stores(t, func(t *testing.T, db store.Store) {
+		e := engine.New(db, parse(t, limit))
+		if _, err := e.Commit(t.Context(), reserve(t, e, "dear", 1), 60, start); err != nil {
+			t.Fatal(err)
+		}
+		left := map[string]int64{}
+		for _, user := range []string{"dear", "other"} {
+			q := ask(user, 1)
+			q.Kind = store.KindPeek
+			v := decide(t, e, q)
+			left[user] = v.Decision.Remaining
+			v.Release()
+		}
+		if left["other"] < 8 || left["dear"] > left["other"]*3/4 {
+			t.Errorf("one has cost 60 of 100: left are %v", left)
+		}
+	})
 }

@@ -39,6 +39,15 @@ func resultOf(c *rules.Check) Result {
 // Class returns the name of the request's class, or "" if the rule keeps nothing for any.
 func (r *Result) Class() string { return r.Rule.ClassName(r.class) }
 
+// Owner returns whose fair share of the limit the request takes, as [Claim] has it. It is empty
+// if the rule is not shared fairly.
+func (r *Result) Owner() string {
+	if r.share == nil {
+		return ""
+	}
+	return r.share.Of
+}
+
 // Cost returns what a request of cost 1 takes of the limit. It may be set by the
 // request, if the rule says so.
 func (r *Result) Cost() int64 { return r.cost }
