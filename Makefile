@@ -71,7 +71,7 @@ race-short: ## the race detector where goroutines meet, without packages that me
 	CGO_ENABLED=1 $(TESTS) --packages="$(filter $(RACED),$(call packages,$(TIMED)))" -- -race -short $(ONCE)
 
 faults-short: ## some minutes of faults: processes, clocks, connections, blocks and regions
-	@$(MAKE) --no-print-directory chaos DURATION=50s MORE="-chaos.blocks 1 -chaos.regions short"
+	@$(MAKE) --no-print-directory chaos DURATION=40s MORE="-chaos.blocks 1 -chaos.regions short"
 
 test-all: test test-race envoy-integration chart-test release-test faults-short ## everything: make test and test-race, the tests of envoyproxy/ratelimit, charts, releases, benchmarks once, faults (about an hour)
 	$(GO) test -count=1 ./cmd/headgate -run '^Test(Regions|Overload)Example$$' -args -long
@@ -104,8 +104,8 @@ chaos: ## break processes, clocks and connections for DURATION (1h) and check al
 	cd chaos && $(GO) test -shuffle=on ./history ./mutants
 	cd chaos && HEADGATE_REQUIRE_REDIS=1 $(GO) test -v -timeout 0 -parallel 6 . -args -chaos.for $(DURATION) -chaos.seed $(SEED) $(MORE)
 
-chaos-short: ## run chaos for a minute
-	@$(MAKE) --no-print-directory chaos DURATION=50s
+chaos-short: ## run chaos for 40 seconds
+	@$(MAKE) --no-print-directory chaos DURATION=40s
 
 mutants: ## mutation tests: change the core in hundreds of places, one at a time, and check that a test fails
 	cd chaos && $(GO) run ./mutants -least 97 ../algorithm -- -runs 10

@@ -43,12 +43,12 @@ func TestClientsSendSlowly(t *testing.T) {
 				for proxies, least := range map[int]float64{1: 0.9, 4: 0.7} {
 					run := slowserver.Run{
 						Seed: 1, Servers: servers, Service: 20 * ms, Draw: slowserver.Exponential, Load: load, Timeout: 3 * time.Second,
-						Length: 3 * time.Minute, Proxies: patients(proxies), Sends: sends,
+						Length: 2 * time.Minute, Proxies: patients(proxies), Sends: sends,
 					}
 					if load < 1 {
 						least = 0.98
 					}
-					if good := run.Do().Goodput(20, 180); good < least {
+					if good := run.Do().Goodput(20, 120); good < least {
 						t.Errorf("%s, %d servers, load %v, %d proxies: goodput %.1f %%, want at least %.0f %%", name, servers, load, proxies, 100*good, 100*least)
 					}
 				}
