@@ -29,6 +29,10 @@ func (r *runner) request(t *testing.T, s *step) any {
 	if plan := text("plan"); plan != "" {
 		request.Header.Set("X-Plan", plan)
 	}
+	fields, _ := s.With["headers"].(map[string]any)
+	for name, value := range fields {
+		request.Header.Set(name, fmt.Sprint(value))
+	}
 	answer, err := http.DefaultTransport.RoundTrip(request)
 	if err != nil {
 		t.Fatal(err)

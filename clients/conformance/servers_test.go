@@ -231,7 +231,7 @@ func fake() http.Handler {
 	}{
 		"500": {500, "{}"}, "503": {503, `{"allowed":true,"reason":"ok"}`}, "408": {408, ""}, "204": {204, ""},
 		"page": {200, "<html>Welcome</html>"}, "empty": {200, ""}, "array": {200, "[]"}, "null": {200, "null"},
-		"undecided": {200, `{"reason":"ok"}`}, "text": {200, `{"allowed":"yes","reason":"ok"}`}, "type": {200, `{"allowed":true,"reason":"ok","limit":"5"}`},
+		"undecided": {200, `{"reason":"ok"}`}, "text": {200, `{"allowed":"yes","reason":"ok"}`}, "type": {200, `{"allowed":true,"reason":"ok","limit":"5"}`}, "soft": {200, `{"allowed":true,"reason":"ok","soft":"a"}`},
 		"cut": {200, `{"allowed":true,"reason":"o`}, "disagree": {200, `{"allowed":false,"reason":"limited"}`}, "balancer": {429, "too many requests"},
 		"elsewhere": {404, "<html>default backend - 404</html>"}, "forbidden": {403, `{"message":"Forbidden"}`},
 		"few":    {200, `{"results":[{"allowed":true,"reason":"ok"}]}`},

@@ -95,10 +95,12 @@ async function called(step) {
 }
 
 /** What the applications answer. */
-function answer(url) {
+function answer(url, request) {
   const at = new URL(url, "http://localhost");
   if (at.searchParams.has("fail")) throw new Error("the application failed");
-  return { status: Number(at.searchParams.get("status") ?? 200), body: `hello ${at.pathname}` };
+  const marks = headgate.soft(request);
+  const over = marks.length > 0 ? ` over ${marks.join(", ")}` : "";
+  return { status: Number(at.searchParams.get("status") ?? 200), body: `hello ${at.pathname}${over}` };
 }
 
 /** Goes on until the client goes. */
@@ -118,7 +120,7 @@ const serving = {
     const app = installed("express")();
     app.use(headgate.express(c, "api", { attributes: (r) => ({ user: r.get("X-Plan") ?? "nobody" }) }));
     app.use((request, response) => {
-      const { status, body } = answer(request.originalUrl);
+      const { status, body } = answer(request.originalUrl, request);
       response.status(status).type("text");
       if (streams(request.url)) return pipeline(dripping, response, () => {});
       response.send(body);
@@ -130,7 +132,7 @@ const serving = {
     const app = installed("fastify")();
     await app.register(headgate.fastify(c, "api", { attributes: (r) => ({ user: r.headers["x-plan"] ?? "nobody" }) }));
     app.get("/*", async (request, reply) => {
-      const { status, body } = answer(request.url);
+      const { status, body } = answer(request.url, request);
       return reply.code(status).send(streams(request.url) ? Readable.from(dripping()) : body);
     });
     return app.listen({ port: 0, host: "127.0.0.1" });
@@ -141,7 +143,7 @@ const serving = {
     const app = new Hono();
     app.use(headgate.hono(c, "api", { attributes: (x) => ({ user: x.req.header("X-Plan") ?? "nobody" }) }));
     app.get("*", (x) => {
-      const { status, body } = answer(x.req.url);
+      const { status, body } = answer(x.req.url, x);
       if (x.req.url.includes("immutable")) return Response.redirect("http://localhost/", status);
       return streams(x.req.url) ? x.body(ReadableStream.from(dripping())) : x.text(body, status);
     });

@@ -6,7 +6,7 @@ import { createServer, request } from "node:http";
 import { pathToFileURL } from "node:url";
 
 const [built, url] = process.argv.slice(2);
-const { Client, express, obeying } = await import(pathToFileURL(`${built}/index.js`).href);
+const { Client, express, obeying, soft } = await import(pathToFileURL(`${built}/index.js`).href);
 const gate = new Client(url, { timeoutMs: 5000 });
 const listening = (server) => new Promise((open) => server.listen(0, "127.0.0.1", () => open(`http://127.0.0.1:${server.address().port}`)));
 
@@ -51,4 +51,16 @@ const asking = request(await listening(app)).on("error", () => {}).end();
 await left;
 const slot = () => gate.check("api", { path: "/slot", client_ip: "192.0.2.78" });
 for (let end = Date.now() + 10_000; !(await slot()).allowed; ) assert.ok(Date.now() < end, "the slot is still taken");
+
+// An inner middleware adds its marks to those of an outer one.
+const marked = ["/marked/both", "/marked/once", "/elsewhere"].map((path) => express(gate, "api", { attributes: () => ({ path, client_ip: "192.0.2.80" }) }));
+const seen = [];
+const through = (incoming, response, [first, ...others]) => {
+  if (first) return first(incoming, response, () => through(incoming, response, others));
+  seen.push(soft(incoming));
+  response.end();
+};
+const several = await listening(createServer((incoming, response) => through(incoming, response, marked)));
+for (let i = 0; i < 2; i++) await (await fetch(several)).text();
+assert.deepEqual(seen, [["fair-use"], ["fair-use", "most-used", "fair-use"]]);
 process.exit(0);

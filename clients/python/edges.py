@@ -139,6 +139,40 @@ def waits_that_are_cancelled(url):
             gate.release(free.lease)
 
 
+def marks_of_several_middlewares(url):
+    """An inner middleware adds its marks to those of an outer one, also of a WebSocket."""
+
+    def attributes(path):
+        return lambda _: {"path": path, "client_ip": "192.0.2.80"}
+
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(environ["headgate.soft"])
+        return []
+
+    async def async_app(scope, receive, send):
+        seen.append(scope["headgate.soft"])
+
+    paths = "/elsewhere", "/marked/once", "/marked/both"  # from the inner one
+    with headgate.Client(url, timeout=5) as gate:
+        for path in paths:
+            app = headgate.WSGIMiddleware(app, gate, "api", attributes(path))
+        for _ in range(2):
+            app({"REQUEST_METHOD": "GET"}, None).close()
+
+    async def main():
+        application = async_app
+        async with headgate.AsyncClient(url, timeout=5) as gate:
+            for path in paths:
+                application = headgate.ASGIMiddleware(application, gate, "api", attributes(path))
+            for kind in ("http", "websocket"):
+                await application({"type": kind, "path": "/", "headers": []}, None, None)
+
+    asyncio.run(main())
+    assert seen == [["fair-use"]] + [["fair-use", "most-used", "fair-use"]] * 3, seen
+
+
 def keys_of_broken_text(url):
     """Half a surrogate, as from a client's JSON, is the caller's mistake and not another error."""
     with headgate.Client(url, timeout=5) as gate:
@@ -153,6 +187,6 @@ def keys_of_broken_text(url):
 if __name__ == "__main__":
     for edge in (
         a_name_that_takes_long, loops_that_share_a_client, calls_that_are_cancelled, the_status_of_a_websocket,
-        waits_that_are_cancelled, keys_of_broken_text,
+        waits_that_are_cancelled, marks_of_several_middlewares, keys_of_broken_text,
     ):
         edge(sys.argv[1])

@@ -10,11 +10,12 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import headgate
 
 
-def answer(path, query):
+def answer(path, query, marks):
     asked = parse_qs(query)
     if "fail" in asked:
         raise RuntimeError("the application failed")
-    return int(asked.get("status", ["200"])[0]), f"hello {path}".encode()
+    over = f" over {', '.join(marks)}" if marks else ""
+    return int(asked.get("status", ["200"])[0]), f"hello {path}{over}".encode()
 
 
 def dripping():
@@ -26,7 +27,7 @@ def dripping():
 
 def wsgi(client):
     def app(environ, start_response):
-        status, body = answer(environ["PATH_INFO"], environ["QUERY_STRING"])
+        status, body = answer(environ["PATH_INFO"], environ["QUERY_STRING"], environ["headgate.soft"])
         start_response(f"{status} Said", [("Content-Type", "text/plain")])
         return dripping() if "stream" in environ["QUERY_STRING"] else [body]
 
@@ -48,7 +49,7 @@ def wsgi(client):
 
 def asgi(client):
     async def app(scope, receive, send):
-        status, body = answer(scope["path"], scope["query_string"].decode())
+        status, body = answer(scope["path"], scope["query_string"].decode(), scope["headgate.soft"])
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
         while b"stream" in scope["query_string"]:
             await send({"type": "http.response.body", "body": b".", "more_body": True})

@@ -33,6 +33,8 @@ export interface Decision {
   createdAt?: string;
   changedAt?: string;
   shadow: string[];
+  /** The rules that mark the request: it passes, and is over a soft limit. */
+  soft: string[];
   /** The rate limit fields of the answer, for your own answer. */
   headers: Record<string, string>;
   /** Why Headgate did not decide; `allowed` is then what the client was told to assume. */
@@ -69,7 +71,7 @@ type Kind = "string" | "number" | "boolean" | "list";
 const decisionMembers: Record<string, Kind> = {
   allowed: "boolean", reason: "string", rule: "string", limit: "number", remaining: "number", retry_after_ms: "number",
   reset_after_ms: "number", action: "string", delay_ms: "number", lease: "string", report: "string", reservation: "string",
-  created_at: "string", changed_at: "string", shadow: "list",
+  created_at: "string", changed_at: "string", shadow: "list", soft: "list",
 };
 const settlementMembers: Record<string, Kind> = {
   reason: "string", in_debt: "boolean", counted: "boolean", lease: "string", rules_gone: "list",
@@ -173,7 +175,7 @@ export class Client {
     if (!(e instanceof Unavailable)) throw e;
     this.#options.onFailure?.(e);
     const allowed = this.#options.failOpen ?? true;
-    return { allowed, reason: allowed ? "fail_open" : "fail_closed", delayMs: 0, shadow: [], headers: {}, error: e };
+    return { allowed, reason: allowed ? "fail_open" : "fail_closed", delayMs: 0, shadow: [], soft: [], headers: {}, error: e };
   }
 
   async #post(path: string, body: string): Promise<{ status: number; headers: Record<string, string>; value: unknown }> {
@@ -245,5 +247,5 @@ function members(value: unknown, known: Record<string, Kind>): Record<string, un
 function decision(value: unknown, headers: Record<string, string>): Decision {
   const known = members(value, decisionMembers);
   if (known["allowed"] === undefined || known["reason"] === undefined) throw new Unavailable("malformed", "the answer has no decision");
-  return { delayMs: 0, shadow: [], ...known, headers } as unknown as Decision;
+  return { delayMs: 0, shadow: [], soft: [], ...known, headers } as unknown as Decision;
 }

@@ -55,10 +55,11 @@ function refusal(d: Decision): { status: number; headers: Record<string, string>
   const failed = d.reason === "fail_closed";
   const hidden = d.action === "shadow_ban";
   const banned = d.reason === "banned" && !hidden;
-  const status = failed ? 503 : 429;
+  const reduced = failed || (d.reason === "headroom" && !hidden);
+  const status = reduced ? 503 : 429;
   const body = JSON.stringify({
-    type: problems + (failed ? "temporary-reduced-capacity" : banned ? "abnormal-usage-detected" : "quota-exceeded"),
-    title: failed ? "Temporary reduced capacity" : banned ? "Abnormal usage detected" : "Request quota exceeded",
+    type: problems + (reduced ? "temporary-reduced-capacity" : banned ? "abnormal-usage-detected" : "quota-exceeded"),
+    title: reduced ? "Capacity temporarily reduced" : banned ? "Abnormal usage detected" : "Request quota exceeded",
     status,
     detail: "Try again later.",
     "violated-policies": d.rule !== undefined && !hidden ? [d.rule] : undefined,
@@ -77,9 +78,20 @@ function described(method: string, url: string, host: string | undefined, addres
 const describedIncoming = (r: Incoming) =>
   described(r.method ?? "GET", r.originalUrl ?? r.url ?? "/", [r.headers["host"]].flat()[0], r.socket.remoteAddress);
 
-/** Checks a request and waits until its turn. */
-async function decide<R>(client: Client, domain: string, request: R, known: Attributes, options: MiddlewareOptions<R>): Promise<Decision> {
+const marks = new WeakMap<object, string[]>();
+
+/**
+ * Returns the rules that mark a request, which then passes and is over a soft limit; usually none.
+ * Express and Fastify know it by the request, Hono by its context.
+ */
+export function soft(request: object): string[] {
+  return [...(marks.get(request) ?? [])];
+}
+
+/** Checks a request, remembers its marks after those of an outer middleware, and waits until its turn. */
+async function decide<R extends object>(client: Client, domain: string, request: R, known: Attributes, options: MiddlewareOptions<R>): Promise<Decision> {
   const d = await client.check(domain, { ...known, ...(await options.attributes?.(request)) });
+  if (d.soft.length > 0) marks.set(request, [...soft(request), ...d.soft]);
   if (d.allowed && d.delayMs > 0) await new Promise((turn) => setTimeout(turn, d.delayMs));
   return d;
 }

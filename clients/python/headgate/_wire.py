@@ -67,6 +67,8 @@ class Decision:
     created_at: Optional[str] = None
     changed_at: Optional[str] = None
     shadow: list[str] = field(default_factory=list)
+    #: The rules that mark the request: it passes, and is over a soft limit.
+    soft: list[str] = field(default_factory=list)
     #: The rate limit fields of the answer, for your own answer.
     headers: Mapping[str, str] = field(default_factory=dict, compare=False)
     #: Why Headgate did not decide; `allowed` is then what the client was told to assume.
@@ -87,7 +89,7 @@ class Settlement:
 
 # The types of the members that are known; others are ignored.
 _NUMBERS = {"limit", "remaining", "retry_after_ms", "reset_after_ms", "delay_ms"}
-_LISTS = {"shadow", "rules_gone"}
+_LISTS = {"shadow", "soft", "rules_gone"}
 _FLAGS = {"allowed", "in_debt", "counted"}
 _DECISION = {f.name for f in fields(Decision)} - {"headers", "error"}
 _SETTLEMENT = {f.name for f in fields(Settlement)} - {"done"}

@@ -22,11 +22,12 @@ _PROBLEMS = "https://iana.org/assignments/http-problem-types#"
 def refusal(d: Decision) -> tuple[int, dict[str, str], bytes]:
     """Status, header fields and body for a refused request, as Headgate's own doors answer."""
     failed = d.reason == "fail_closed"
-    status = 503 if failed else 429
     hidden = d.action == "shadow_ban"
+    reduced = failed or d.reason == "headroom" and not hidden
+    status = 503 if reduced else 429
     kind, title = "quota-exceeded", "Request quota exceeded"
-    if failed:
-        kind, title = "temporary-reduced-capacity", "Temporary reduced capacity"
+    if reduced:
+        kind, title = "temporary-reduced-capacity", "Capacity temporarily reduced"
     elif d.reason == "banned" and not hidden:
         kind, title = "abnormal-usage-detected", "Abnormal usage detected"
     problem: dict[str, Any] = {"type": _PROBLEMS + kind, "title": title, "status": status, "detail": "Try again later."}
@@ -39,6 +40,14 @@ def refusal(d: Decision) -> tuple[int, dict[str, str], bytes]:
         headers["retry-after"] = "1"
     headers |= {"content-type": "application/problem+json", "cache-control": "no-store"}
     return status, headers, json.dumps(problem, ensure_ascii=False).encode()
+
+
+_SOFT = "headgate.soft"  # no header field becomes a member of this name
+
+
+def _mark(request: dict[str, Any], d: Decision) -> None:
+    """Tells the application which rules mark a request, after those of an outer middleware."""
+    request[_SOFT] = [*request.get(_SOFT, ()), *d.soft]
 
 
 def _described(method: str, path: str, host: str, address: str) -> dict[str, str]:
@@ -55,7 +64,8 @@ def _failure(e: HeadgateError) -> Unavailable:
 
 class WSGIMiddleware:
     """Checks each request of a WSGI application. `attributes` gets the environ and returns
-    further attributes, or others than method, path, host and client_ip of the connection."""
+    further attributes, or others than method, path, host and client_ip of the connection. The
+    rules that mark a request are in `environ["headgate.soft"]`, a list that is usually empty."""
 
     def __init__(self, app: Any, client: Client, domain: str, attributes: Optional[Attributes] = None) -> None:
         self._app, self._client, self._domain, self._attributes = app, client, domain, attributes
@@ -71,6 +81,7 @@ class WSGIMiddleware:
             headers["content-length"] = str(len(body))
             start_response(f"{status} {'Too Many Requests' if status == 429 else 'Service Unavailable'}", list(headers.items()))
             return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+        _mark(environ, d)
         answered = [500]
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -117,7 +128,8 @@ Message = dict[str, Any]
 
 class ASGIMiddleware:
     """Checks each HTTP request and WebSocket of an ASGI application. `attributes` gets the scope
-    and returns further attributes, or others than method, path, host and client_ip of the connection."""
+    and returns further attributes, or others than method, path, host and client_ip of the connection.
+    The rules that mark a request are in `scope["headgate.soft"]`, a list that is usually empty."""
 
     def __init__(self, app: Any, client: AsyncClient, domain: str, attributes: Optional[Attributes] = None) -> None:
         self._app, self._client, self._domain, self._attributes = app, client, domain, attributes
@@ -135,6 +147,7 @@ class ASGIMiddleware:
         d = await self._client.check(self._domain, described)
         if not d.allowed:
             return await self._refuse(scope, d, send)
+        _mark(scope, d)
         answered = [500]
 
         async def started(message: Message) -> None:

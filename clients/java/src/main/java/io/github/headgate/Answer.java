@@ -11,7 +11,7 @@ abstract class Answer {
     private static final Set<String> NUMBERS = Set.of("limit", "remaining", "retry_after_ms", "reset_after_ms", "delay_ms");
     private static final Set<String> FLAGS =
             Set.of("allowed", "in_debt", "counted", "committed", "cancelled", "released", "renewed", "reported");
-    private static final Set<String> LISTS = Set.of("shadow", "rules_gone");
+    private static final Set<String> LISTS = Set.of("shadow", "soft", "rules_gone");
     private static final Set<String> TEXTS =
             Set.of("reason", "rule", "action", "lease", "report", "reservation", "created_at", "changed_at");
     private final Map<String, Object> members;

@@ -91,6 +91,11 @@ public final class Decision extends Answer {
         return list("shadow");
     }
 
+    /** The rules that mark the request: it passes, and is over a soft limit. */
+    public List<String> soft() {
+        return list("soft");
+    }
+
     /** The rate limit fields of the answer, for your own answer. Names are in small letters. */
     public Map<String, String> headers() {
         return headers;

@@ -23,9 +23,11 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
+import java.util.stream.Stream;
 
 /** Checks each request of a web application, and answers those that are refused. */
 public final class HeadgateFilter implements Filter {
+    private static final String SOFT = "io.github.headgate.soft";
     private static final String PROBLEMS = "https://iana.org/assignments/http-problem-types#";
     private final Headgate gate;
     private final String domain;
@@ -43,6 +45,19 @@ public final class HeadgateFilter implements Filter {
         this.attributes = attributes;
     }
 
+    /** The rules that mark a request, which then passes and is over a soft limit; usually none. */
+    @SuppressWarnings("unchecked") // only the filter sets the attribute
+    public static List<String> soft(ServletRequest request) {
+        return request.getAttribute(SOFT) instanceof List<?> marks ? (List<String>) marks : List.of();
+    }
+
+    /** Remembers the marks of a request, after those of an outer filter. */
+    private static void mark(ServletRequest request, Decision d) {
+        if (!d.soft().isEmpty()) {
+            request.setAttribute(SOFT, Stream.concat(soft(request).stream(), d.soft().stream()).toList());
+        }
+    }
+
     @Override
     public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain) throws IOException, ServletException {
         if (request.getDispatcherType() != DispatcherType.REQUEST
@@ -55,6 +70,7 @@ public final class HeadgateFilter implements Filter {
             refuse(answer, d);
             return;
         }
+        mark(request, d);
         boolean returned = false;
         try {
             if (d.delayMillis() > 0) Thread.sleep(d.delayMillis());
@@ -128,11 +144,12 @@ public final class HeadgateFilter implements Filter {
     private static void refuse(HttpServletResponse answer, Decision d) throws IOException {
         boolean failed = d.reason().equals("fail_closed");
         boolean hidden = "shadow_ban".equals(d.action());
-        int status = failed ? HttpServletResponse.SC_SERVICE_UNAVAILABLE : 429;
+        boolean reduced = failed || d.reason().equals("headroom") && !hidden;
+        int status = reduced ? HttpServletResponse.SC_SERVICE_UNAVAILABLE : 429;
         Map<String, Object> problem = new LinkedHashMap<>();
         boolean banned = d.reason().equals("banned") && !hidden;
-        problem.put("type", PROBLEMS + (failed ? "temporary-reduced-capacity" : banned ? "abnormal-usage-detected" : "quota-exceeded"));
-        problem.put("title", failed ? "Temporary reduced capacity" : banned ? "Abnormal usage detected" : "Request quota exceeded");
+        problem.put("type", PROBLEMS + (reduced ? "temporary-reduced-capacity" : banned ? "abnormal-usage-detected" : "quota-exceeded"));
+        problem.put("title", reduced ? "Capacity temporarily reduced" : banned ? "Abnormal usage detected" : "Request quota exceeded");
         problem.put("status", status);
         problem.put("detail", "Try again later.");
         if (d.rule() != null && !hidden) problem.put("violated-policies", List.of(d.rule()));

@@ -188,6 +188,7 @@ final class Conformance {
         shown.put("created_at", d.createdAt());
         shown.put("changed_at", d.changedAt());
         shown.put("shadow", d.shadow());
+        shown.put("soft", d.soft());
         shown.put("headers", d.headers());
         shown.put("error", d.error() == null ? null : d.error().kind().name().toLowerCase(Locale.ROOT));
         return shown;

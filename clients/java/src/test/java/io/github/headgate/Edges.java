@@ -7,7 +7,10 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.lang.reflect.Proxy;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 
 /** What the steps of clients/conformance cannot say, as it is about Java alone. The argument is the address of a Headgate. */
@@ -17,11 +20,12 @@ final class Edges {
     private Edges() {
     }
 
-    public static void main(String[] arguments) throws InterruptedException {
+    public static void main(String[] arguments) throws Exception {
         Headgate gate = Headgate.at(arguments[0]).timeout(Duration.ofSeconds(5)).build();
         interrupted(gate, true);
         gate.release(gate.check("api", SLOT).lease()); // so that the next one has to wait
         interrupted(gate, false);
+        marked(gate);
         System.exit(0);
     }
 
@@ -30,17 +34,8 @@ final class Edges {
      * while it waits. The thread stays interrupted.
      */
     private static void interrupted(Headgate gate, boolean turn) throws InterruptedException {
-        HttpServletRequest request = (HttpServletRequest) Proxy.newProxyInstance(Edges.class.getClassLoader(), new Class<?>[] {HttpServletRequest.class},
-                (proxy, method, with) -> switch (method.getName()) {
-                    case "getDispatcherType" -> DispatcherType.REQUEST;
-                    case "getMethod" -> "GET";
-                    case "getRequestURI" -> SLOT.get("path");
-                    case "getRemoteAddr" -> SLOT.get("client_ip");
-                    case "getServerName" -> "localhost";
-                    case "isAsyncStarted" -> false;
-                    default -> null;
-                });
-        HttpServletResponse response = (HttpServletResponse) Proxy.newProxyInstance(Edges.class.getClassLoader(), new Class<?>[] {HttpServletResponse.class}, (proxy, method, with) -> null);
+        HttpServletRequest request = request();
+        HttpServletResponse response = response();
         FilterChain application = (asked, answer) -> {
             check(turn, "it was not its turn");
             Thread.currentThread().interrupt();
@@ -62,6 +57,45 @@ final class Edges {
         thread.join();
         check(still[0], "the interrupt was lost");
         check(taken(gate) == null, "the slot is still taken");
+    }
+
+    /** An inner filter adds its marks to those of an outer one. */
+    private static void marked(Headgate gate) throws Exception {
+        for (List<String> want : List.of(List.of("fair-use"), List.of("fair-use", "most-used", "fair-use"))) {
+            List<String> seen = new ArrayList<>();
+            FilterChain chain = (asked, answer) -> seen.addAll(HeadgateFilter.soft(asked));
+            for (String path : List.of("/elsewhere", "/marked/once", "/marked/both")) { // from the inner one
+                FilterChain inner = chain;
+                HeadgateFilter filter = new HeadgateFilter(gate, "api", r -> Map.of("path", path, "client_ip", "192.0.2.80"));
+                chain = (asked, answer) -> filter.doFilter(asked, answer, inner);
+            }
+            chain.doFilter(request(), response());
+            check(seen.equals(want), "the marks are " + seen);
+        }
+    }
+
+    private static HttpServletRequest request() {
+        Map<String, Object> attributes = new HashMap<>();
+        return (HttpServletRequest) Proxy.newProxyInstance(Edges.class.getClassLoader(), new Class<?>[] {HttpServletRequest.class},
+                (proxy, method, with) -> switch (method.getName()) {
+                    case "getDispatcherType" -> DispatcherType.REQUEST;
+                    case "getMethod" -> "GET";
+                    case "getRequestURI" -> SLOT.get("path");
+                    case "getRemoteAddr" -> SLOT.get("client_ip");
+                    case "getServerName" -> "localhost";
+                    case "isAsyncStarted" -> false;
+                    case "getAttribute" -> attributes.get((String) with[0]);
+                    case "setAttribute" -> {
+                        attributes.put((String) with[0], with[1]);
+                        yield null;
+                    }
+                    default -> null;
+                });
+    }
+
+    private static HttpServletResponse response() {
+        return (HttpServletResponse) Proxy.newProxyInstance(Edges.class.getClassLoader(), new Class<?>[] {HttpServletResponse.class},
+                (proxy, method, with) -> method.getName().equals("getStatus") ? HttpServletResponse.SC_OK : null);
     }
 
     /** Returns the rule that refuses a request for the slot, or null if it is free. */

@@ -7,6 +7,7 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.nio.file.Files;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
 import java.util.logging.LogManager;
@@ -78,7 +79,8 @@ final class Serving {
                 response.flushBuffer();
                 LockSupport.parkNanos(10_000_000);
             }
-            response.getWriter().write("hello " + request.getServletPath());
+            List<String> marks = HeadgateFilter.soft(request);
+            response.getWriter().write("hello " + request.getServletPath() + (marks.isEmpty() ? "" : " over " + String.join(", ", marks)));
         }
     }
 }
