@@ -60,6 +60,29 @@ func (p *Pass) join(behind *engine.Result) {
 	p.behind, p.Allowed, p.Rule, p.Decision, p.Delay = behind, false, behind.Rule, *d, 0
 }
 
+// Postpone refunds an allowed request that cannot run now for another reason than its limits, and
+// makes p a refusal by a rule that queues, preferably one with a key, as if others waited there. It
+// reports false, and does nothing, if there is none.
+func (p *Pass) Postpone(ctx context.Context) bool {
+	if !p.Allowed || !p.query.Waits || p.asker.Queue == nil || p.asker.Queue() == nil {
+		return false
+	}
+	var by *engine.Result
+	results := p.Results()
+	for i := range results {
+		if r := &results[i]; r.Enforced && r.Rule.OnLimit.Action == rules.Queue && (by == nil || by.Rule.KeyParts() == 0 && r.Rule.KeyParts() > 0) {
+			by = r
+		}
+	}
+	if by == nil {
+		return false
+	}
+	p.Leave(ctx)
+	p.join(by)
+	p.setPolicies(p.at)
+	return true
+}
+
 // line is the queue that a request has to join, if check is not nil. It is unsure if the
 // queue did not say whether anybody waits in it.
 type line struct {

@@ -502,6 +502,7 @@ func TestOverItsLimitAtAFullUpstream(t *testing.T) {
 		want  [3]int
 	}{
 		"queue":  {"domain: api\nlimits:\n  - {name: all, rate: 1/second, burst: 1, on_limit: queue}\n", [3]int{200, 202, 202}},
+		"within": {"domain: api\nlimits:\n  - {name: all, rate: 30/second, on_limit: queue}\n  - {name: other, rate: 100/hour, key: client_ip}\n", [3]int{200, 202, 202}},
 		"delay":  {"domain: api\nlimits:\n  - {name: all, algorithm: leaky_bucket, rate: 1/second, burst: 3, on_limit: delay}\n", [3]int{200, 200, 200}},
 		"refuse": {"domain: api\nlimits:\n  - {name: all, rate: 1/second, burst: 1}\n", [3]int{200, 503, 503}},
 	} {
@@ -524,6 +525,8 @@ func TestOverItsLimitAtAFullUpstream(t *testing.T) {
 				if s := l.State(); got != row.want || s.InFlight != 0 {
 					t.Errorf("answered %v, %+v; want %v", got, s, row.want)
 				}
+				p.mu.Lock()
+				defer p.mu.Unlock()
 				if sent := len(p.arrived); name != "refuse" && sent != 3 {
 					t.Errorf("%d reached the upstream, want 3", sent)
 				}

@@ -232,10 +232,15 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 	p.start(w, r, x)
 }
 
-// start forwards a request that its limits allow, if the upstream has a place for it.
+// start forwards a request that its limits allow, if the upstream has a place for it. Otherwise it is
+// queued, if a rule does that.
 func (p *Proxy) start(w http.ResponseWriter, r *http.Request, x *exchange) {
 	pass := &x.pass
 	if !p.enter(x) {
+		if answersLater(w, r) && pass.Postpone(r.Context()) {
+			p.enqueue(w, x)
+			return
+		}
 		pass.Leave(r.Context())
 		p.shed(w, x)
 		return

@@ -60,7 +60,7 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange) {
 		return
 	}
 	switch {
-	case q == nil || by == nil || r.Header.Get("Upgrade") != "" || answer.TranslatorOf(w) != nil:
+	case q == nil || by == nil || !answersLater(w, r):
 		p.refuse(w, x)
 		return
 	case len(r.Header.Get(idempotencyKey)) > maxIdempotencyKey:
@@ -86,6 +86,11 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange) {
 	e := p.entry(x, by, body)
 	e.Expires = e.Accepted.Add(policy.TTL)
 	p.accept(w, x, e)
+}
+
+// answersLater reports whether the client can be told that its request is answered later.
+func answersLater(w http.ResponseWriter, r *http.Request) bool {
+	return r.Header.Get("Upgrade") == "" && answer.TranslatorOf(w) == nil
 }
 
 // accept saves the entry of a request and answers it.
