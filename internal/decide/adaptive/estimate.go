@@ -25,7 +25,7 @@ const (
 	mostPause  = 600 * slot
 
 	lost        = 1     // times as many waited in vain as were answered: most
-	idle        = 1     // requests in progress on average, from which S can be learned
+	idle        = 0.3   // requests in progress on average, from which S can be learned
 	shedEnds    = 3     // windows without refusals after which no more are expected
 	openPart    = 4     // of the first requests, one in so many may be open
 	slowWindows = 3     // in a row that are not by chance
@@ -225,7 +225,7 @@ func (e *estimate) tick(now int64) {
 	case took >= window && w.answered+w.unanswered() >= e.enough():
 		e.adjust(float64(took))
 		e.window = count{start: now}
-	case took >= slot && w.silent >= answers && w.unanswered() == 0 && (e.service == 0 || w.noLine(e.service)) && tooMany(w.refused, w.refused+w.passed):
+	case took >= slot && w.silent >= answers && w.unanswered()+w.lapsed+w.slow == 0 && (e.service == 0 || w.noLine(e.service)) && tooMany(w.refused, w.refused+w.passed):
 		e.set(e.limit * double)
 		e.window = count{start: now}
 	case took >= max(slot, 2*e.patience) && (w.lapsed >= answers || w.answered == 0 && float64(w.lapsed) >= e.limit):

@@ -120,3 +120,38 @@ func TestNothingSaysAnything(t *testing.T) {
 		}
 	}
 }
+
+// handshaker is a proxy to which all answers say nothing.
+type handshaker struct{ patient }
+
+func (p *handshaker) Done(place any, now int64, answered bool) {
+	p.lapse(now)
+	h := place.(*held) //nolint:forcetypeassert,errcheck // of Take
+	if h.over || !answered {
+		p.patient.Done(place, now, answered)
+		return
+	}
+	h.over = true
+	p.Cancel(h.place.(adaptive.Place)) //nolint:forcetypeassert,errcheck // of Take
+}
+
+// More handshakes come than the upstream can do. They lapse then, so the limit does not grow.
+func TestHandshakesInALine(t *testing.T) {
+	simulates(t)
+	const ms = time.Millisecond
+	for _, row := range []struct {
+		servers int
+		service time.Duration
+		load    float64
+	}{{10, 200 * ms, 3}, {10, 200 * ms, 1.5}, {4, 50 * ms, 3}} {
+		for seed := range uint64(3) {
+			r := slowserver.Run{
+				Seed: seed, Servers: row.servers, Service: row.service, Draw: slowserver.Exponential, Load: row.load, Timeout: 5 * time.Second,
+				Length: 2 * time.Minute, Proxies: []slowserver.Limiter{&handshaker{patient{proxy: newProxy()}}},
+			}.Do()
+			if good, p50 := r.Goodput(20, 120), r.Quantile(0.5, 20, 120); good < 0.8 || p50 > 3*time.Second {
+				t.Errorf("%+v, seed %d: goodput %.1f %%, p50 %v", row, seed, 100*good, p50.Round(ms))
+			}
+		}
+	}
+}
