@@ -45,7 +45,7 @@ export function Empty(props: { status: Status | undefined; rules: readonly Rule[
         <Command
           label="the example rule"
           text={
-            "domain: api\nlimits:\n  - name: login\n    match: {path: /login}\n    key: [client_ip]\n    rate: 5/minute"
+            "domain: api\nlimits:\n  - name: login\n    match: {method: POST, path: /login}\n    key: [client_ip]\n    algorithm: sliding_log\n    rate: 5/minute"
           }
         />
       )}
