@@ -235,7 +235,13 @@ func clientCommand() *command {
 				c.name = c.text(2)
 				c.ok()
 			}},
-			{name: "setinfo", arity: 4, run: func(c *conn, _ context.Context) { c.ok() }}, // nobody reads it
+			{name: "setinfo", arity: 4, run: func(c *conn, _ context.Context) { // nobody reads it
+				if of := c.arg(2); !folded(of, "lib-name") && !folded(of, "lib-ver") {
+					c.fail("ERR Unrecognized option '" + clipped(of) + "'")
+					return
+				}
+				c.ok()
+			}},
 			{name: "no-evict", arity: 3, run: (*conn).clientSwitch},
 			{name: "no-touch", arity: 3, run: (*conn).clientSwitch},
 			// No value that clients can read ever changes, so there are no

@@ -118,6 +118,7 @@ func TestClientsIntroduceThemselves(t *testing.T) {
 	for _, row := range [][2]string{
 		{"CLIENT SETINFO lib-name redis-py", "+OK"},
 		{"CLIENT SETINFO LIB-VER 4.3.4", "+OK"},
+		{"CLIENT SETINFO LIB-AGE 4", "-ERR Unrecognized option 'LIB-AGE'"},
 		{"CLIENT LIST", "-ERR unknown subcommand 'LIST'."},
 		{"CLIENT INFO", "-ERR unknown subcommand 'INFO'."},
 		{"COMMAND", "[]"},
