@@ -109,6 +109,7 @@ func TestFingerprintTellsRequestsApart(t *testing.T) {
 	for name, change := range map[string]func(*Entry){
 		"body": func(e *Entry) { e.Body = []byte("other") }, "uri": func(e *Entry) { e.URI = "/other" },
 		"method": func(e *Entry) { e.Method = "PUT" }, "user": func(e *Entry) { e.Header.Set("Authorization", "other") },
+		"site": func(e *Entry) { e.Header.Set("X-Forwarded-Host", "other.example") },
 	} {
 		e := sample()
 		change(e)
@@ -119,6 +120,7 @@ func TestFingerprintTellsRequestsApart(t *testing.T) {
 	same := sample()
 	same.ID, same.Accepted = "other", time.Now()
 	same.Header.Set("User-Agent", "other")
+	same.Header.Set("X-Forwarded-Host", same.Host)
 	if same.Fingerprint() != base {
 		t.Error("the same request has another fingerprint")
 	}

@@ -112,9 +112,13 @@ func mayName(field string) bool {
 	}, func(end string) bool { return strings.HasSuffix(field, end) })
 }
 
-// Fingerprint returns the same hash for requests with the same content and user.
+// Fingerprint returns the same hash for requests with the same content and user. A proxy may have
+// sent its own Host, and the client's in X-Forwarded-Host.
 func (e *Entry) Fingerprint() [32]byte {
 	parts := []string{e.Method, e.Host, e.URI, string(e.Body)}
+	if at := e.Header.Get("X-Forwarded-Host"); at != "" && at != e.Host {
+		parts[1] += " " + at
+	}
 	for _, name := range []string{"Authorization", "Cookie", "Content-Type"} {
 		parts = append(parts, e.Header[name]...)
 		parts = append(parts, "") // ends the list
