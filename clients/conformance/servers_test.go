@@ -322,6 +322,8 @@ func other(t *testing.T, what string) http.Handler {
 			w.Header().Set("Retry-After", there.Add(5*time.Second).UTC().Format(http.TimeFormat))
 		case "epoch": // a time of day instead of seconds
 			w.Header().Set("Retry-After", strconv.FormatInt(time.Now().Add(30*time.Second).Unix(), 10))
+		case "epoch-ns":
+			w.Header().Set("Retry-After", strconv.FormatInt(time.Now().Add(30*time.Second).UnixNano(), 10))
 		default:
 			if limits, ok := strings.CutPrefix(what, "says:"); ok {
 				w.Header().Set("RateLimit", limits)

@@ -3,12 +3,14 @@ address of a Headgate. Fails with an AssertionError."""
 
 import asyncio
 import dataclasses
+import os
 import socket
 import sys
 import threading
 import time
 
 import headgate
+from headgate.outgoing import wait_asked
 
 
 def a_name_that_takes_long(url):
@@ -173,6 +175,20 @@ def marks_of_several_middlewares(url):
     assert seen == [["fair-use"]] + [["fair-use", "most-used", "fair-use"]] * 3, seen
 
 
+def dates_without_a_zone(_):
+    """They are in UTC, wherever this runs."""
+    zone = os.environ.get("TZ")
+    os.environ["TZ"] = "America/Los_Angeles"
+    time.tzset()
+    try:
+        for date in ("Sun Nov 29 10:00:30 2026", "Sun, 29 Nov 2026 10:00:30 -0000", "Sun, 29 Nov 2026 10:00:30 GMT"):
+            asked = wait_asked(429, {"Retry-After": date}, 1795946400)
+            assert asked == 30, (date, asked)
+    finally:
+        os.environ.pop("TZ") if zone is None else os.environ.update(TZ=zone)
+        time.tzset()
+
+
 def keys_of_broken_text(url):
     """Half a surrogate, as from a client's JSON, is the caller's mistake and not another error."""
     with headgate.Client(url, timeout=5) as gate:
@@ -187,6 +203,6 @@ def keys_of_broken_text(url):
 if __name__ == "__main__":
     for edge in (
         a_name_that_takes_long, loops_that_share_a_client, calls_that_are_cancelled, the_status_of_a_websocket,
-        waits_that_are_cancelled, marks_of_several_middlewares, keys_of_broken_text,
+        waits_that_are_cancelled, marks_of_several_middlewares, dates_without_a_zone, keys_of_broken_text,
     ):
         edge(sys.argv[1])

@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 import time
+from datetime import timezone
 from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any, Awaitable, Callable, Mapping, Optional, TypeVar
@@ -59,7 +60,8 @@ def _served(headers: Mapping[str, str], now: float) -> float:
 
 def _date(text: str) -> Optional[float]:
     try:
-        return parsedate_to_datetime(text).timestamp()
+        then = parsedate_to_datetime(text)
+        return (then if then.tzinfo else then.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 

@@ -2,6 +2,7 @@ package io.github.headgate;
 
 import io.github.headgate.HeadgateException.Limited;
 import java.io.IOException;
+import java.math.BigInteger;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
@@ -67,8 +68,10 @@ public final class Obeying {
     private long waitAsked(HttpResponse<?> answer) {
         String after = answer.headers().firstValue("Retry-After").orElse("").trim();
         if (!after.isEmpty() && (answer.statusCode() == 429 || answer.statusCode() == 503)) {
-            if (after.matches("[0-9]{1,18}")) return millis(Long.parseLong(after), answer);
-            if (after.matches("[0-9]{19,30}")) return LONGEST;
+            if (after.matches("[0-9]{1,30}")) {
+                BigInteger seconds = new BigInteger(after);
+                return seconds.bitLength() < Long.SIZE ? millis(seconds.longValue(), answer) : LONGEST;
+            }
             OptionalLong then = date(after);
             if (then.isPresent()) return Math.max(0, then.getAsLong() - served(answer));
         }
