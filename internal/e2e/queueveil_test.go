@@ -3,6 +3,7 @@ package e2e
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
@@ -81,11 +82,20 @@ func TestQueuedRequestsAreVeiled(t *testing.T) {
 		})
 	}
 
-	f := run(t, veiledRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { adminOf(c).Keys = admin.PlainKeys })
+	var reloaded atomic.Bool
+	end := make(chan struct{})
+	upstream := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if reloaded.Load() {
+			<-end // rules that have gone limit nothing, so what waits is sent
+		}
+	})
+	f := run(t, veiledRules, upstream, inFile(t), func(c *config.Config) { adminOf(c).Keys = admin.PlainKeys })
+	t.Cleanup(func() { close(end) })
 	for range 2 {
 		f.get(t, f.proxyURL("/a/hq?token=SECRET"), "X-Tok", secret)
 		f.get(t, f.proxyURL("/b/hq?user=ann"), "X-Other", "seen")
 	}
+	reloaded.Store(true)
 	writeFile(t, f.config.Rules[0], "domain: api\nlimits: [{name: other, key: [client_ip], rate: 1/minute}]\n")
 	if err := f.Reload(); err != nil {
 		t.Fatal(err)
