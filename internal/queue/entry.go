@@ -41,7 +41,8 @@ type Entry struct {
 	Accepted, Expires time.Time // when it was accepted, and when it becomes a dead letter
 }
 
-// Claim is the cost of an entry under one limit.
+// Claim is the cost of an entry under one limit. It has the fields of the engine's, to which it is
+// converted, so that none is forgotten.
 type Claim struct {
 	Rule, Key string
 	Cost      int64

@@ -226,7 +226,7 @@ func (d *Dispatcher) policy(domain, rule string) queue.Policy {
 func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queue.Permit, error) {
 	claims := make([]engine.Claim, len(r.Claims))
 	for i, c := range r.Claims {
-		claims[i] = engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost, Given: c.Given, Member: c.Member, Class: c.Class, Owner: c.Owner, Weight: c.Weight}
+		claims[i] = engine.Claim(c)
 	}
 	pass := new(admission.Pass)
 	if err := pass.BeginAgain(ctx, &d.asker, r.Domain, claims, at.UnixMicro()); err != nil {

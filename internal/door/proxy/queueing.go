@@ -165,7 +165,7 @@ func (p *Proxy) entry(x *exchange, by *engine.Result, body []byte) *queue.Entry 
 		IdempotencyKey: r.Header.Get(idempotencyKey), Accepted: p.options.Clock(),
 	}
 	for _, c := range x.pass.Claims() {
-		e.Claims = append(e.Claims, queue.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost, Given: c.Given, Member: c.Member, Class: c.Class, Owner: c.Owner, Weight: c.Weight})
+		e.Claims = append(e.Claims, queue.Claim(c))
 	}
 	return e
 }

@@ -106,7 +106,7 @@ func newLaterOf(t *testing.T, rulesText string, answer upstream, change ...func(
 		Take: func(ctx context.Context, r *queue.Ref, at time.Time) (queue.Permit, error) {
 			var claims []engine.Claim
 			for _, c := range r.Claims {
-				claims = append(claims, engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost})
+				claims = append(claims, engine.Claim(c))
 			}
 			pass, asker := new(admission.Pass), admission.Asker{Engine: e, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)}
 			err := pass.BeginAgain(ctx, &asker, r.Domain, claims, at.UnixMicro())
