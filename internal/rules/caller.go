@@ -39,9 +39,7 @@ func (s *Ruleset) OfCaller(domain string, req Request) (caller Caller) {
 		return caller
 	}
 	m.Checks = m.Checks[:0] // without those of lists in shadow mode
-	if d.priorities != nil {
-		f.class = d.priorities.class(&f)
-	}
+	d.classify(&f)
 	for _, r := range d.rules {
 		if r.forCallers() && r.match.appliesToCaller(&f) && r.keyGiven(&f) {
 			m.addKeys(r, &f)

@@ -165,11 +165,16 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 	return true
 }
 
-// match adds the checks of rules.
-func (d *domain) match(f *facts, m *Matches) {
+// classify finds out the class of a request, if the domain has classes.
+func (d *domain) classify(f *facts) {
 	if d.priorities != nil {
 		f.class = d.priorities.class(f)
 	}
+}
+
+// match adds the checks of rules.
+func (d *domain) match(f *facts, m *Matches) {
+	d.classify(f)
 	m.candidates = d.index.candidates(f, m.candidates[:0])
 	for _, i := range m.candidates {
 		r := d.rules[i]

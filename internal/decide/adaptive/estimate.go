@@ -204,6 +204,11 @@ func (w *count) hopeless() bool { return w.unanswered() > lost*(w.answered+w.slo
 // noLine reports whether those that were answered have not waited in a line.
 func (w *count) noLine(s float64) bool { return w.took <= fast*s*float64(w.answered) }
 
+// isSilent reports whether most ends said nothing, and no other that there may be a line.
+func (w *count) isSilent(s float64) bool {
+	return w.silent >= answers && w.unanswered()+w.lapsed+w.slow == 0 && (s == 0 || w.noLine(s))
+}
+
 // mostFail reports whether most that are not answered failed, and were not left.
 func (w *count) mostFail() bool { return 2*w.failed > w.unanswered() }
 
@@ -225,7 +230,7 @@ func (e *estimate) tick(now int64) {
 	case took >= window && w.answered+w.unanswered() >= e.enough():
 		e.adjust(float64(took))
 		e.window = count{start: now}
-	case took >= slot && w.silent >= answers && w.unanswered()+w.lapsed+w.slow == 0 && (e.service == 0 || w.noLine(e.service)) && tooMany(w.refused, w.refused+w.passed):
+	case took >= slot && w.isSilent(e.service) && tooMany(w.refused, w.refused+w.passed):
 		e.set(e.limit * double)
 		e.window = count{start: now}
 	case took >= max(slot, 2*e.patience) && (w.lapsed >= answers || w.answered == 0 && float64(w.lapsed) >= e.limit):
@@ -257,9 +262,7 @@ func (e *estimate) adjust(took float64) {
 		return
 	case paused && w.answered == 0:
 		return
-	case paused: // they leave for reasons of their own
-		latency = w.took / float64(w.answered)
-	case e.service > 0 && w.answered > 0 && w.noLine(e.service):
+	case paused, e.service > 0 && w.answered > 0 && w.noLine(e.service): // the others leave or fail for reasons of their own
 		latency = w.took / float64(w.answered)
 	}
 	if e.service == 0 {
