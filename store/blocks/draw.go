@@ -93,19 +93,31 @@ func (l *line) finish(d *drawing, now int64, answer store.Decision, err error) {
 		l.counters.expired.Add(b.size)
 		l.counters.stuck.add(l, b.size, now, b.over(l.rule))
 	case now >= b.deadline:
-		l.failing.Store(now + lateFor) // until then the store decides, in one round trip
+		l.late(&answer, now)
 		l.retire(b, now)
 	case l.gone:
 		l.retire(b, now)
 	case old.has(now) == 0:
 		l.retire(old, now)
-		b.low = l.low(b.size)
+		b.low, l.lateIn = l.low(b.size), 0
 		l.open(b, now)
 	default:
 		l.retire(l.next.Load(), now)
-		b.low = l.low(b.size)
+		b.low, l.lateIn = l.low(b.size), 0
 		l.next.Store(b)
 	}
+}
+
+// late handles a draw that came too late to be used. If its window has ended in the meantime,
+// the next draw is for a new one; if that is late too, or no window ended, the store is too
+// far away, and for a while it decides, in one round trip. mu must be held.
+func (l *line) late(answer *store.Decision, now int64) {
+	window := answer.CountsUntil
+	if ended := answer.Delay < micros(l.rule.Age); ended && (l.lateIn == 0 || l.lateIn == window) {
+		l.lateIn = window
+		return
+	}
+	l.failing.Store(now + lateFor)
 }
 
 // refuse answers a request while no draw may begin: there is too little for it here, and

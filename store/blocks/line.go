@@ -116,6 +116,7 @@ type line struct {
 
 	mu      sync.Mutex // guards the following, and changes of the above
 	drawing *drawing   // in progress, or nil
+	lateIn  int64      // the window (its CountsUntil) that ended while the last draw was on its way, or 0
 	gone    bool       // it is no longer in the table, and gets no more blocks
 	retired []returned // blocks to give back
 	size    int64      // of the next block

@@ -169,3 +169,43 @@ func TestAStoreFurtherAwayThanABlockIsKept(t *testing.T) {
 		}
 	})
 }
+
+// TestAWindowsEndIsNoDistance: a draw that arrives after the window it was made in is too
+// late because of the window, not of the way: the next one is for the new window. Requests
+// wait for at most both, and do not each ask a store that is far away.
+func TestAWindowsEndIsNoDistance(t *testing.T) {
+	const trip, every, window = 160 * time.Millisecond, time.Millisecond, 10 * time.Second
+	const windows = 20
+	limit := headgate.Per(100_000, window).WithAlgorithm(store.FixedWindow)
+	in(t, headgate.LimitOf(limit.Rule().InBlocks(store.Blocks{MaxAge: time.Second, MaxOver: 0.05})), func(b *bench) {
+		b.remote.slow(trip)
+		var late atomic.Int64
+		var all sync.WaitGroup
+		send := func(long time.Duration) {
+			for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(every) {
+				all.Go(func() {
+					began := time.Now()
+					if d := b.do(store.KindTake, 1); !d.Allowed {
+						t.Errorf("refused: %+v", d)
+					}
+					if time.Since(began) > 2*trip {
+						late.Add(1)
+					}
+				})
+			}
+		}
+		send(2 * time.Second)
+		before := b.remote.calls(store.KindTake)
+		for range windows {
+			send(window + 17*time.Millisecond) // draws meet the window's end at each distance
+		}
+		all.Wait()
+		// One that comes just when a draw arrives may take what somebody had waited for.
+		if n := b.remote.calls(store.KindTake) - before; n > windows {
+			t.Errorf("%d requests asked the store, in %d windows", n, windows)
+		}
+		if n := late.Load(); n > windows {
+			t.Errorf("%d requests waited for more than two round trips", n)
+		}
+	})
+}
