@@ -26,6 +26,14 @@ same() {
   }
 }
 
+# static builds the playground alone, if anything has changed since.
+static() {
+  scripts/wasm.sh
+  local page=bin/playground/index.html
+  [[ -f $page && -z $(find web internal/door/admin/dashboard/playground -name node_modules -prune -o -type f -newer $page -print -quit) ]] ||
+    (cd web && npm run --silent build:static -- --logLevel warn)
+}
+
 case ${1:-} in
   build)
     ready must web
@@ -39,17 +47,17 @@ case ${1:-} in
     trap 'rm -rf "$built"' EXIT
     (cd web && npm run --silent build -- --logLevel warn --outDir "$built")
     same "$dist" "$built"
+    static
     ;;
   browser)
     ready may web
     find_browser
-    scripts/wasm.sh
-    (cd web && npm run --silent build:static -- --logLevel warn && npm run --silent e2e)
+    static
+    (cd web && npm run --silent e2e)
     ;;
   static)
     ready must web
-    scripts/wasm.sh
-    (cd web && npm run --silent build:static -- --logLevel warn)
+    static
     echo "web: bin/playground/index.html"
     ;;
   pictures)
