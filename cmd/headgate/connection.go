@@ -24,7 +24,7 @@ type connection struct {
 }
 
 func (c *connection) add(flags *pflag.FlagSet) {
-	flags.StringVar(&c.address, "address", "", "address of the admin door (default: HEADGATE_ADDRESS, or "+defaultAdmin+")")
+	flags.StringVar(&c.address, "address", "", "address of the admin door (default, for commands that need a server: HEADGATE_ADDRESS, or "+defaultAdmin+")")
 	flags.StringVar(&c.tokenFile, "token-file", "", "file with the token in its first line (default: the token in HEADGATE_TOKEN)")
 	flags.StringVar(&c.tls.CA, "ca", "", "PEM file with the CA certificates to trust (default: the system's)")
 	flags.StringVar(&c.tls.Cert, "cert", "", "PEM file with a client certificate, if the server requires one")

@@ -314,6 +314,9 @@ func (e explanation) now(r *httpapi.ExplainedRule) string {
 	if own, ok := r.Regions.Own(); ok && e.live {
 		of, here = own, " in this region"
 	}
+	if r.Share != "" {
+		return fmt.Sprintf("%d of %d remaining for this share%s", c.Remaining, of, fullAgain(c))
+	}
 	return fmt.Sprintf("%d of %d used%s, %d remaining%s", c.Used, of, here, c.Remaining, fullAgain(c))
 }
 

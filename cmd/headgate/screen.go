@@ -34,10 +34,11 @@ type screen struct {
 	done  bool
 }
 
-// newScreen returns a screen. A plain one never moves the cursor.
+// newScreen returns a screen. A plain one never moves the cursor, nor does one of a terminal
+// that cannot.
 func newScreen(w io.Writer, plain bool) *screen {
 	terminal := isTerminal(w)
-	s := &screen{w: w, redraws: terminal && !plain, coloured: terminal && !config.Colourless()}
+	s := &screen{w: w, redraws: terminal && !plain && os.Getenv("TERM") != "dumb", coloured: terminal && !config.Colourless()}
 	if f, ok := w.(*os.File); ok && s.redraws {
 		s.size = func() (int, int) { return terminalSize(f) }
 	}

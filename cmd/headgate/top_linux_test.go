@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/http"
 	"os"
@@ -21,6 +22,7 @@ import (
 
 // terminal is a pseudo-terminal that keeps its output.
 type terminal struct {
+	kind string // its TERM, or empty
 	t    *testing.T
 	ours *os.File
 	tty  *os.File
@@ -116,7 +118,7 @@ func (term *terminal) run(program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(term.t.Context(), program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	cmd.Env = append(os.Environ(), "TERM=xterm")
+	cmd.Env = append(os.Environ(), "TERM="+cmp.Or(term.kind, "xterm"))
 	if err := cmd.Start(); err != nil {
 		term.t.Fatal(err)
 	}
@@ -258,5 +260,27 @@ func TestTopNeedsNoColourAndNoServer(t *testing.T) {
 	term.await(regexp.QuoteMeta(givesItBack))
 	if colours := regexp.MustCompile(`\x1b\[[0-9;]*m`).FindString(term.text()); colours != "" {
 		t.Errorf("colour %q in spite of NO_COLOR", colours)
+	}
+}
+
+// A dumb terminal, such as that of an editor, gets text alone.
+func TestTopOnADumbTerminal(t *testing.T) {
+	t.Setenv("NO_COLOR", "")
+	p := newProcess(t, "http://127.0.0.1:1", truthRules)
+	p.start()
+	term := newTerminal(t, 100, 30)
+	term.kind = "dumb"
+	if err := term.run(filepath.Join(p.dir, "headgate"), "top", "--address", p.admin, "--once").Wait(); err != nil {
+		t.Error(err)
+	}
+	term.await("store: ")
+	cmd := term.run(filepath.Join(p.dir, "headgate"), "top", "--address", p.admin, "--interval", "1s")
+	term.await("store: (?s:.*)store: ")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if text := term.text(); strings.Contains(text, "\x1b") {
+		t.Errorf("%q", text)
 	}
 }

@@ -5,7 +5,7 @@ package main
 //   - The result goes to standard output, for machines with --json.
 //   - Everything else goes to standard error: "error: …", then an excerpt if
 //     there is one, then "hint: …". Lower case, no full stop.
-//   - Colour only on a terminal, and never with NO_COLOR set.
+//   - Colour only on a terminal, and never with NO_COLOR set or TERM=dumb.
 //
 // Exit codes: 0 success; 1 failure or wrong input; 2 wrong usage, including wrong
 // flag values; 130 stopped by a second signal.

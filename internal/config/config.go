@@ -267,9 +267,9 @@ func (c *Config) readAny(from Sources, environment func(string) (string, bool)) 
 	return nil
 }
 
-// Colourless reports whether the user wants no colour on terminals; see
-// no-color.org.
-func Colourless() bool { return os.Getenv("NO_COLOR") != "" }
+// Colourless reports whether terminals get no colour: the user wants none (no-color.org), or
+// the terminal has none.
+func Colourless() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" }
 
 // readFile applies the settings of a file.
 func (c *Config) readFile(name string) error {

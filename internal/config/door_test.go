@@ -94,6 +94,31 @@ func TestEndedSettings(t *testing.T) {
 	}
 }
 
+// A door has settings, but not the one that it needs.
+func TestSettingsOfAClosedDoor(t *testing.T) {
+	for text, want := range map[string]string{
+		"proxy: {adaptive: {mode: on}}\n":                                      ":1:1: proxy: the proxy does not start without proxy.upstream",
+		"proxy: {adaptive: {mode: on}, upstream: \"http://127.0.0.1:9000\"}\n": "",
+		"proxy: {adaptive: {mode: on}, listen: off}\n":                         "",
+	} {
+		c, err := load(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := ""
+		for _, w := range c.Warnings {
+			told += w.Error()
+		}
+		if told != want && (want == "" || !strings.HasSuffix(told, want)) {
+			t.Errorf("%q: %q, want %q", text, told, want)
+		}
+	}
+	const want = `:1:10: unknown key "proxy" in listen; use one of api, grpc, resp, shared, admin, or proxy.listen`
+	if _, err := load(t, "listen: {proxy: \"127.0.0.1:1\"}\n"); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
 func TestExplains(t *testing.T) {
 	const open, here = "0.0.0.0:8080", "127.0.0.1:8080"
 	for _, row := range []struct {

@@ -336,4 +336,15 @@ func (c *Config) settleDoors() {
 			d.Settle(c)
 		}
 	}
+	c.warnOfClosed()
+}
+
+// warnOfClosed warns about settings of doors that are closed, because they lack the setting
+// that they need.
+func (c *Config) warnOfClosed() {
+	for _, d := range c.doors {
+		if _, given := c.places[d.Name]; given && d.Has != nil && !d.Has(d.own) && d.Address != Off {
+			c.warn(d.Name, fmt.Sprintf("the %s does not start without %s", d.Name, d.Needs), "set "+d.Needs)
+		}
+	}
 }

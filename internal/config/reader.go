@@ -75,11 +75,15 @@ func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 		r.Errorf(key, instead, "%s is not a setting any more", path)
 		return
 	}
-	where := ""
+	where, more := "", ""
 	if prefix != "" {
-		where = " in " + strings.TrimSuffix(prefix, ".")
+		section := strings.TrimSuffix(prefix, ".")
+		where = " in " + section
+		if turned := key.Text + "." + section; slices.ContainsFunc(all, func(s Setting) bool { return s.key == turned }) {
+			more = ", or " + turned // such as proxy.listen
+		}
 	}
-	r.Unknown(key, "key", where, below(all, prefix), "")
+	r.Unknown(key, "key", where, below(all, prefix), more)
 }
 
 // below returns the keys allowed directly below prefix.

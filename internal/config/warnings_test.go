@@ -41,7 +41,7 @@ func TestWarnings(t *testing.T) {
 		{nil, "jwt: {secret_file: open, algorithms: [HS256]}\n", 0o600, []string{"jwt.secret_file: every user on this machine can read the secret in " + open}},
 		{nil, "jwt: {secret_file: closed, algorithms: [HS256]}\nkeys: {secret_file: closed}\n", 0o600, nil},
 		{nil, "proxy: {upstream: \"http://127.0.0.1:9\", adaptive: {min: 3}}\n", 0o600, []string{"proxy.adaptive: it is off without a mode"}},
-		{nil, "proxy: {listen: \"127.0.0.1:1\"}\n", 0o600, []string{"proxy.listen: the proxy does not start without an upstream"}},
+		{nil, "proxy: {listen: \"127.0.0.1:1\"}\n", 0o600, []string{"proxy: the proxy does not start without proxy.upstream"}},
 		{nil, "proxy: {listen: \"127.0.0.1:1\", upstream: \"http://127.0.0.1:2\"}\n", 0o600, nil},
 		{nil, "proxy: {listen: off}\n", 0o600, nil},
 		{nil, "trusted_proxies: ['::/0']\n", 0o600, []string{"trusted_proxies: ::/0 trusts every client to name any address as its own"}},

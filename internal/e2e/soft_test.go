@@ -122,29 +122,48 @@ func TestAnswersHaveMarks(t *testing.T) {
 	}
 }
 
-// Behind nginx, with the lines of the page, the backend sees the mark, and never a client's.
-func TestNginxPassesMarksOn(t *testing.T) {
-	_, after, _ := strings.Cut(readFile(t, "../../docs/more/soft.md"), "```nginx\n")
-	lines, _, ok := strings.Cut(after, "```")
-	if !ok {
-		t.Fatal("the page has no lines for nginx")
-	}
-	p, got := &forwardProxy{}, []string{}
-	backend := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		got = append(got, strings.Join(r.Header["X-Headgate-Soft"], "|"))
-	}))
-	t.Cleanup(backend.Close)
-	p.fixture = run(t, softRules, nil, func(c *config.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
-	p.startNginx(t, backend, func(text, folder string) string {
-		const before = "            proxy_pass http://" // the backend
-		at := strings.Index(text, before)
-		return nginxHome(text[:at]+lines+text[at:], folder)
-	})
-	for range 6 {
-		_, _ = p.get(t, "http://"+p.address+"/a/1", "X-Headgate-Soft", "forged")
-	}
-	if !slices.Equal(got, softMarks()) {
-		t.Errorf("the backend saw %q", got)
+// Behind nginx and Caddy, with the lines of the page, the backend sees the mark, and never a
+// client's.
+func TestProxiesPassMarksOn(t *testing.T) {
+	page := readFile(t, "../../docs/more/soft.md")
+	for name, start := range map[string]func(t *testing.T, p *forwardProxy, backend *httptest.Server, lines string){
+		"nginx": func(t *testing.T, p *forwardProxy, backend *httptest.Server, lines string) {
+			t.Helper()
+			p.startNginx(t, backend, func(text, folder string) string {
+				const before = "            proxy_pass http://" // the backend
+				at := strings.Index(text, before)
+				return nginxHome(text[:at]+lines+text[at:], folder)
+			})
+		},
+		"caddy": func(t *testing.T, p *forwardProxy, backend *httptest.Server, lines string) {
+			t.Helper()
+			lines = strings.NewReplacer("127.0.0.1:8080", p.Addr(doorAPI), "domain=api", "domain=site", "127.0.0.1:9000", backend.Listener.Addr().String()).Replace(lines)
+			p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string {
+				before, _, _ := strings.Cut(text, "\troute {")
+				return before + lines + "}\n"
+			}, program(t, "caddy"), "run", "--config", "Caddyfile", "--adapter", "caddyfile")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, after, _ := strings.Cut(page, "```"+name+"\n")
+			lines, _, ok := strings.Cut(after, "```")
+			if !ok {
+				t.Fatal("the page has no lines for it")
+			}
+			p, got := &forwardProxy{}, []string{}
+			backend := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				got = append(got, strings.Join(r.Header["X-Headgate-Soft"], "|"))
+			}))
+			t.Cleanup(backend.Close)
+			p.fixture = run(t, softRules, nil, func(c *config.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+			start(t, p, backend, lines)
+			for range 6 {
+				_, _ = p.get(t, "http://"+p.address+"/a/1?b=c", "X-Headgate-Soft", "forged")
+			}
+			if !slices.Equal(got, softMarks()) {
+				t.Errorf("the backend saw %q", got)
+			}
+		})
 	}
 }
 

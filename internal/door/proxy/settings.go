@@ -133,19 +133,13 @@ func kept(values []string) (all []Kept, _ error) {
 	return all, nil
 }
 
-// settle sets which header fields rules can match, and warns if a file
-// configures a proxy without an upstream.
+// settle sets which header fields rules can match, and warns of what is off.
 func settle(c *config.Config) {
 	s, d := config.Own[Settings](c), c.Door(name)
 	c.RuleOptions.PlainFields, c.RuleOptions.NoProxy = d.Open() && s.Underscores != "allow", !d.Open()
 	if a := &s.Adaptive; a.Mode == "" && (a.Min > 0 || a.Max > 0 || len(a.Headroom) > 0) {
 		c.Warnings = append(c.Warnings, &config.SourceError{
 			Source: "proxy.adaptive", Message: "it is off without a mode", Hint: "set mode: shadow, which refuses nothing, or mode: on",
-		})
-	}
-	if c.File != "" && s.Upstream == nil && d.Address != DefaultAddress && d.Address != config.Off {
-		c.Warnings = append(c.Warnings, &config.SourceError{
-			Source: "proxy.listen", Message: "the proxy does not start without an upstream", Hint: "set proxy.upstream",
 		})
 	}
 }

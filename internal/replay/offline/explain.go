@@ -175,7 +175,7 @@ func domainOf(rs *rules.Ruleset, name string) (string, error) {
 	case name == "" && len(known) == 1:
 		return known[0], nil
 	case name == "" && len(known) == 0:
-		return "", flagError("rules", "no rules found", "pass a rule file or a folder with rule files")
+		return "", flagError("rules", "no rules found", "pass a rule file or a folder with rule files, or --address to ask a running server")
 	case name == "":
 		return "", flagError("domain", "the rules have several domains", "choose one of "+strings.Join(known, ", "))
 	}

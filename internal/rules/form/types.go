@@ -67,6 +67,11 @@ func Duration(low, high time.Duration, into *time.Duration, hint string) Type {
 // ParseDuration parses a duration, such as 120ms or 1.5s.
 func ParseDuration(text string, low, high time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseInt(days, 10, 32); err == nil && n > 0 {
+			return 0, fmt.Errorf("invalid duration %s: the longest unit is an hour, write %dh", clip.Quote(text), 24*n)
+		}
+	}
 	if err != nil || text[0] < '0' || text[0] > '9' || strings.Contains(text, "ns") || d%time.Microsecond != 0 {
 		return 0, fmt.Errorf("invalid duration %s: want a number and a unit, such as 250ms or 2m", clip.Quote(text))
 	}

@@ -102,13 +102,16 @@ func (p *Parser) parseFair(rf *ruleForm, own bool) { //nolint:revive // a fact a
 	if p.Errors > before || !limit.Valid() {
 		return
 	}
-	tokens := store.InHorizon(limit, fair.Horizon)
+	tokens, most := store.InHorizon(limit, fair.Horizon), store.InHorizon(limit, store.MostHorizon)
 	switch {
+	case most < store.LeastFair:
+		p.Errorf(at.Key, "raise the rate, or remove \"fair\"", "the limit refills only %d in 24h, the longest horizon: two shares of ten tokens need %d", most, store.LeastFair)
+		return
 	case limit.Burst < store.LeastFairBurst:
 		p.Errorf(at.Key, "set burst: 100 or more", "\"fair\" reads the shares off what is left of the burst: %d is too little, at least %d are needed", limit.Burst, store.LeastFairBurst)
 		return
 	case tokens < store.LeastFair:
-		p.Errorf(at.Key, "choose a longer horizon, up to 24h", "the limit refills only %d tokens in a horizon of %s: two shares of ten tokens need %d", tokens, form.Short(fair.Horizon), store.LeastFair)
+		p.Errorf(at.Key, "choose a longer horizon, up to 24h", "the limit refills only %d in a horizon of %s: two shares of ten tokens need %d", tokens, form.Short(fair.Horizon), store.LeastFair)
 		return
 	case tokens < 10*store.LeastFair:
 		p.Warnf(at.Key, "choose a longer horizon", "with more than %d keys at a time a share is less than ten tokens in a horizon of %s: they will not be even", tokens/10, form.Short(fair.Horizon))

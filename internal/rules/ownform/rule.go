@@ -337,8 +337,11 @@ func forwardedFields() []string {
 func (p *Parser) WarnOfAll(f yamltext.Fields, r *rules.Rule, key, other string) {
 	switch at := cmp.Or(f.Get(key), f.Get(other)); {
 	case r.Limit.Rule().Unlimited || at == nil:
+	case r.Limit.N() == 0 && r.OnLimit.Action == rules.Pass:
+		p.Warnf(at, "", "with a limit of 0 every request is marked")
 	case r.Limit.N() == 0:
 		p.Warnf(at, "", "a limit of 0 refuses every request")
+	case r.OnLimit.Action == rules.Pass:
 	case r.Cost > r.Limit.Burst():
 		p.Warnf(f.Get("cost"), "", "the cost %d is more than the limit of %d: every request is refused", r.Cost, r.Limit.Burst())
 	}

@@ -56,7 +56,7 @@ func (p *Parser) CheckMarks(f yamltext.Fields, r *rules.Rule) {
 	case limit.Shared():
 		refuse("remove one of them", "regions: shared: no region knows what the others have used")
 	case r.Limit.Algorithm() == headgate.LeakyBucket:
-		refuse("use token_bucket", "algorithm: leaky_bucket: requests would still wait for their turn")
+		refuse("use token_bucket, without delay_after and max_wait", "algorithm: leaky_bucket: requests would still wait for their turn")
 	case limit.CountRefused:
 		refuse("remove count_denied", "count_denied: it refuses nothing")
 	case limit.BlockAge() > 0:

@@ -32,7 +32,7 @@ const (
 func Feature() feature.Feature {
 	return feature.Feature{
 		Row: func() form.Row {
-			return form.Row{Key: name, Doc: "Applies the rule only while the proxy's upstream is slow.", See: "run/overload.md#rules-for-a-slow-upstream", Type: form.Ref(name).Is("a mapping").Or("always")}
+			return form.Row{Key: name, Doc: "Applies the rule only while the proxy's upstream is slow.", See: "run/overload.md#rules-for-a-slow-upstream", Type: form.Ref(name).Is("a mapping")}
 		},
 		Keys: func() form.Mapping { return keys(nil, new(time.Duration)) },
 		Read: read,
@@ -116,7 +116,7 @@ func (s *Slow) Now(at int64) string {
 	p90, measured := s.p90.Load(), s.at.Load()
 	switch {
 	case measured == 0:
-		return "not measured: only the proxy of the domain does"
+		return "not measured yet: the proxy of the domain does, from its first answer on"
 	case p90 == 0 || at-measured > window.Microseconds():
 		return fmt.Sprintf("not known: fewer than %d answers in %s", fewest, rate.Short(window))
 	}

@@ -49,7 +49,7 @@ func TestHoldsWhileTheUpstreamIsSlow(t *testing.T) {
 			at := time.Now().UnixMicro()
 			return fmt.Sprintf("%t %s", r.Holds(at), rules.TraitOf[*when.Slow](r).Now(at))
 		}
-		if got := holds(); got != "false not measured: only the proxy of the domain does" {
+		if got := holds(); got != "false not measured yet: the proxy of the domain does, from its first answer on" {
 			t.Error(got)
 		}
 		none := parse(t, "domain: api\nlimits: []\n")
