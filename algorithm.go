@@ -32,8 +32,8 @@ const (
 	// [Limiter.AllowMember]. A value that was shown in this window passes and
 	// costs nothing; a new one costs 1, whatever the cost. A limit of up to
 	// 65,536 is exact. A larger one measures: above 4096 values of a key it
-	// counts with an error of about 0.65 %, and once it is reached it refuses only a
-	// part of the new values, 12 % at 100,000.
+	// counts with an error of about 0.65%, and once it is reached it refuses only a
+	// part of the new values, 12% at 100,000.
 	Distinct Algorithm = store.Distinct
 )
 

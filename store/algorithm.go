@@ -33,8 +33,8 @@ const (
 	// costs nothing; a new one costs 1, whatever the Op.Cost, unless
 	// that is above MaxLimit: such a request never passes. A limit of up to
 	// MaxDistinctExact is exact. A larger one measures: above 4096 values of a key it
-	// counts with an error of about 0.65 %, and once it is reached it refuses only a
-	// part of the new values, 12 % at 100,000.
+	// counts with an error of about 0.65%, and once it is reached it refuses only a
+	// part of the new values, 12% at 100,000.
 	Distinct
 )
 

@@ -238,9 +238,9 @@ func (f *simulateFlags) complain(s streams, r *simulate.Report) bool {
 		p.line("warning", fmt.Sprintf("the status is not logged for %s: rules with charge_on count them", simulate.Plural(n, "request")))
 		p.line("hint", "log it, for example with $status or %>s; for JSON lines name its key: --map status=KEY")
 	}
-	warnOfLacking(p, "", r.LackingText())
+	warnOfLacking(p, "", r)
 	if r.Compare != nil {
-		warnOfLacking(p, "new rules: ", r.Compare.New.LackingText())
+		warnOfLacking(p, "new rules: ", r.Compare.New)
 	}
 	if n := r.Memory.Evicted; n > 0 {
 		p.line("warning", fmt.Sprintf("the store was full: %s keys with counts were evicted, as serve would do", simulate.Thousands(n)))
@@ -275,7 +275,8 @@ func warnOfClients(p paint, logs []simulate.LogReport) {
 }
 
 // warnOfLacking prints which rules need attributes that the log does not have.
-func warnOfLacking(p paint, of string, list []string) {
+func warnOfLacking(p paint, of string, r *simulate.Report) {
+	list := r.LackingText()
 	const most = 10
 	for i, text := range list {
 		if i == most {
@@ -284,7 +285,7 @@ func warnOfLacking(p paint, of string, list []string) {
 		}
 		p.line("warning", of+text)
 	}
-	if len(list) > 0 {
+	if r.LogsMore() {
 		p.line("hint", "log it, for example with $http_x_api_key; for JSON lines name its key: --map header:X-Api-Key=KEY; token claims are never logged")
 	}
 }

@@ -65,7 +65,7 @@ func TestFullFile(t *testing.T) {
 		Rules: []string{"testdata/rules", "testdata/more.yaml"},
 
 		RulesFrom:   config.FromFiles,
-		RuleOptions: rulefile.Options{Compat: rules.CompatEnvoy, MergeDomains: true, PlainFields: true},
+		RuleOptions: rulefile.Options{Compat: rules.CompatEnvoy, MergeDomains: true, PlainFields: true, ProxyDomain: "api"},
 		XDS: config.XDS{
 			Address: "gateway:18001", NodeID: "n", TLS: true,
 			CA: "testdata/tls/ca", Cert: "testdata/tls/cert", Key: "testdata/tls/key", ServerName: "s",

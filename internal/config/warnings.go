@@ -50,6 +50,9 @@ func nearestVariable(name string, known []string) string {
 	}
 	short := strings.TrimPrefix(name, ours)
 	near := nearest.Word(short, rest)
+	if first, second, ok := strings.Cut(short, "_"); ok && slices.Contains(rest, second+"_"+first) {
+		near = second + "_" + first // such as PROXY_LISTEN
+	}
 	for _, k := range rest {
 		if near == "" && strings.HasSuffix(k, "_"+short) { // name without sections
 			near = k

@@ -47,12 +47,13 @@ func TestWarnings(t *testing.T) {
 		{nil, "trusted_proxies: ['::/0']\n", 0o600, []string{"trusted_proxies: ::/0 trusts every client to name any address as its own"}},
 		{nil, "trusted_proxies: [10.0.0.0/8, 0.0.0.0/0]\n", 0o600, []string{"trusted_proxies: 0.0.0.0/0 trusts every client to name any address as its own"}},
 		{
-			[]string{"HEADGATE_LISTEN_APII=x", "HEADGATE_LISTEN_API=127.0.0.1:1", "HEADGATE_WHATEVER=1", "PATH=/bin", "HEADGATE_ADDRESS=x", "HEADGATE_REQUIRE_REDIS=1", "HEADGATE_SNAPSHOT=x", "HEADGATE_UPSTREAM=http://127.0.0.1:9"},
+			[]string{"HEADGATE_LISTEN_APII=x", "HEADGATE_LISTEN_API=127.0.0.1:1", "HEADGATE_WHATEVER=1", "PATH=/bin", "HEADGATE_ADDRESS=x", "HEADGATE_REQUIRE_REDIS=1", "HEADGATE_SNAPSHOT=x", "HEADGATE_LISTEN_PROXY=x", "HEADGATE_UPSTREAM=http://127.0.0.1:9"},
 			"", 0o600,
 			[]string{
 				"HEADGATE_LISTEN_APII: unknown variable is ignored, did you mean HEADGATE_LISTEN_API?",
 				"HEADGATE_WHATEVER: unknown variable is ignored",
 				"HEADGATE_SNAPSHOT: unknown variable is ignored, did you mean HEADGATE_STORE_MEMORY_SNAPSHOT?",
+				"HEADGATE_LISTEN_PROXY: unknown variable is ignored, did you mean HEADGATE_PROXY_LISTEN?",
 				"HEADGATE_UPSTREAM: unknown variable is ignored, did you mean HEADGATE_PROXY_UPSTREAM?",
 			},
 		},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,7 +52,7 @@ func classes(headroom []Kept, by *rules.Priorities) ([]class, error) {
 	for _, k := range headroom {
 		switch i := slices.Index(names, k.Class); {
 		case i < 0:
-			return nil, &config.SourceError{Source: source, Message: fmt.Sprintf("the domain of the proxy has no class %q%s", k.Class, nearest.DidYouMean(k.Class, names)), Hint: fmt.Sprintf("its classes are %q", names)}
+			return nil, &config.SourceError{Source: source, Message: fmt.Sprintf("the domain of the proxy has no class %q%s", k.Class, nearest.DidYouMean(k.Class, names)), Hint: "its classes are " + strings.Join(names, ", ")}
 		case i == len(names)-1:
 			return nil, &config.SourceError{Source: source, Message: fmt.Sprintf("no class is below %q, so nothing can be kept for it", k.Class), Hint: "remove it"}
 		}

@@ -137,6 +137,9 @@ func kept(values []string) (all []Kept, _ error) {
 func settle(c *config.Config) {
 	s, d := config.Own[Settings](c), c.Door(name)
 	c.RuleOptions.PlainFields, c.RuleOptions.NoProxy = d.Open() && s.Underscores != "allow", !d.Open()
+	if d.Open() {
+		c.RuleOptions.ProxyDomain = s.Domain
+	}
 	if a := &s.Adaptive; a.Mode == "" && (a.Min > 0 || a.Max > 0 || len(a.Headroom) > 0) {
 		c.Warnings = append(c.Warnings, &config.SourceError{
 			Source: "proxy.adaptive", Message: "it is off without a mode", Hint: "set mode: shadow, which refuses nothing, or mode: on",

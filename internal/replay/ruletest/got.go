@@ -26,6 +26,7 @@ type Got struct {
 	Status   int
 	Reason   string
 	Shadow   []*rules.Rule // rules in shadow mode that would have refused
+	Soft     []string      // names of the limits that mark the request
 }
 
 func gotOf(v *engine.Verdict) Got {
@@ -33,6 +34,8 @@ func gotOf(v *engine.Verdict) Got {
 	if !v.Known {
 		g.Reason = "unknown_domain"
 	}
+	g.Soft = v.Marks(nil)
+	slices.Sort(g.Soft)
 	for _, r := range v.Results() {
 		if r.Decision.Reason == store.ReasonShadow {
 			g.Shadow = append(g.Shadow, r.Rule)
@@ -44,7 +47,8 @@ func gotOf(v *engine.Verdict) Got {
 
 // gotOfAll combines the verdicts on the parts of a request.
 func gotOfAll(v *engine.Verdict) Got {
-	g := Got{Allowed: v.Allowed, Reason: "unknown_domain"}
+	g := Got{Allowed: v.Allowed, Reason: "unknown_domain", Soft: v.Marks(nil)}
+	slices.Sort(g.Soft)
 	parts := v.Parts()
 	for i := range parts {
 		p := gotOf(&parts[i])
@@ -102,6 +106,9 @@ func (g *Got) String() string {
 	if len(g.Shadow) > 0 {
 		b.WriteString(", would be refused by " + strings.Join(ruleNames(g.Shadow), ", "))
 	}
+	if len(g.Soft) > 0 {
+		b.WriteString(", marked by " + strings.Join(g.Soft, ", "))
+	}
 	return b.String()
 }
 
@@ -126,7 +133,7 @@ func ruleNames(list []*rules.Rule) []string {
 // compare returns the unexpected parts.
 func (g *Got) compare(want *Expectation) (out []Field) {
 	for _, part := range [...]string{
-		"expect", "rule", "limit", "remaining", "status", "retry_after", "reset_after", "delay", "reason", "shadow",
+		"expect", "rule", "limit", "remaining", "status", "retry_after", "reset_after", "delay", "reason", "shadow", "soft",
 	} {
 		text, told := want.parts[part]
 		if !told || part == "rule" && isCalled(g.Rule, *want.Rule) || part == "shadow" && g.shadowIs(want.Shadow) {
@@ -164,6 +171,8 @@ func (g *Got) part(name string) string {
 		return duration(g.Delay)
 	case "reason":
 		return g.Reason
+	case "soft":
+		return cmp.Or(strings.Join(g.Soft, ", "), none)
 	}
 	return cmp.Or(strings.Join(ruleNames(g.Shadow), ", "), none)
 }

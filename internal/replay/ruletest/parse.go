@@ -67,6 +67,7 @@ type Expectation struct {
 	Rule  *string           // name of the rule that refuses or is closest to its limit; empty for none, nil for any
 	// Shadow are the names of rules in shadow mode that would have refused.
 	Shadow       []string
+	Soft         []string // names of the limits that mark the request
 	Line, Column int
 }
 
@@ -108,7 +109,7 @@ func StepKeys() []string {
 }
 
 func expectKeys() []string {
-	return []string{"allowed", "rule", "limit", "remaining", "retry_after", "reset_after", "delay", "status", "reason", "shadow"}
+	return []string{"allowed", "rule", "limit", "remaining", "retry_after", "reset_after", "delay", "status", "reason", "shadow", "soft"}
 }
 
 // testParser reads a file of rule tests.

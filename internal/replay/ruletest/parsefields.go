@@ -296,10 +296,12 @@ func (p *testParser) expectation(n *yamltext.Node) Expectation {
 		}
 	}
 	p.readReason(f, &e)
+	p.readNames(f, &e, "shadow", &e.Shadow)
+	p.readNames(f, &e, "soft", &e.Soft)
 	return e
 }
 
-// readReason reads reason and shadow.
+// readReason reads reason.
 func (p *testParser) readReason(f yamltext.Fields, e *Expectation) {
 	if n := f.Get("reason"); n != nil {
 		var known []string
@@ -310,15 +312,19 @@ func (p *testParser) readReason(f yamltext.Fields, e *Expectation) {
 			e.parts["reason"] = word
 		}
 	}
-	n := f.Get("shadow")
+}
+
+// readNames reads a list of rules, which may be empty.
+func (p *testParser) readNames(f yamltext.Fields, e *Expectation, key string, into *[]string) {
+	n := f.Get(key)
 	if n == nil {
 		return
 	}
 	if n.Kind != yamltext.List || len(n.Items) > 0 {
-		for _, t := range p.Texts(n, "shadow") {
-			e.Shadow = append(e.Shadow, t.Text)
+		for _, t := range p.Texts(n, key) {
+			*into = append(*into, t.Text)
 		}
 	}
-	slices.Sort(e.Shadow)
-	e.parts["shadow"] = cmp.Or(strings.Join(e.Shadow, ", "), none)
+	slices.Sort(*into)
+	e.parts[key] = cmp.Or(strings.Join(*into, ", "), none)
 }

@@ -147,7 +147,7 @@ func checkNames(t *Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
 	var out []diagnostic.Diagnostic
 	for i := range t.Steps {
 		for _, e := range t.Steps[i].Expect {
-			wanted := e.Shadow
+			wanted := slices.Concat(e.Shadow, e.Soft)
 			if e.Rule != nil {
 				wanted = append([]string{*e.Rule}, wanted...)
 			}

@@ -20,6 +20,8 @@ priorities: {classes: [critical, default], from: "header:X-Class"}
 limits:
   - {name: fleet, match: {path: /fleet}, rate: 10/hour, headroom: {critical: 50%}}
   - {name: login, match: {path: /login}, key: client_ip, rate: 5/minute, algorithm: fixed_window, on_limit: {status: 503}}
+  - {name: gentle, match: {path: /gentle}, rate: 4/hour, algorithm: fixed_window, soft: 50%}
+  - {name: kind, match: {path: /gentle}, rate: 3/hour, algorithm: fixed_window, on_limit: pass}
   - {name: seen, match: {path: /login}, rate: 1/minute, mode: shadow}
 descriptors:
   - {key: a, quota_mode: true, rate_limit: {name: first, unit: minute, requests_per_unit: 1}}
@@ -87,8 +89,9 @@ func TestDifferences(t *testing.T) {
 		"{delay: 1us}":              "delay: 1µs, not 0s",
 		"{reason: limited}":         "reason: limited, not ok",
 		"{shadow: [seen]}":          "shadow: seen, not none",
+		"{soft: login}":             "soft: login, not none",
 		"any":                       "",
-		"{allowed: true, rule: login, limit: 5, remaining: 4, status: 200, retry_after: 0s, reset_after: 1m, delay: 0s, reason: ok, shadow: []}": "",
+		"{allowed: true, rule: login, limit: 5, remaining: 4, status: 200, retry_after: 0s, reset_after: 1m, delay: 0s, reason: ok, shadow: [], soft: []}": "",
 	} {
 		r := run(t, "tests: [{name: x, trace: [{request: {path: /login, client_ip: 192.0.2.1}, expect: "+expect+"}]}]", nil)[0]
 		var got []string
@@ -169,6 +172,22 @@ tests:
 }
 
 // The parts of a request make one verdict: one quota must remain.
+func TestMarks(t *testing.T) {
+	r := run(t, `
+tests:
+  - name: soft
+    request: {path: /gentle}
+    trace:
+      - {repeat: 2, expect: {soft: []}}
+      - {expect: {soft: gentle}}
+      - {expect: {allowed: true, soft: [kind, gentle]}}
+      - {expect: {allowed: false, soft: []}}
+`, nil)[0]
+	if !r.Passed {
+		t.Errorf("%+v", r.Failures)
+	}
+}
+
 func TestDescriptorsMakeOneVerdict(t *testing.T) {
 	r := run(t, `
 tests:

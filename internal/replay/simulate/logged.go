@@ -66,6 +66,8 @@ type Lacking struct {
 	// count because they lack it.
 	Needed   bool  `json:"needed"`
 	Requests int64 `json:"requests"`
+	// Measured is set if no log can have it: servers measure it.
+	Measured bool `json:"measured,omitempty"`
 }
 
 // lackingShare is the share of a rule's requests without a part of the key from
@@ -81,7 +83,7 @@ func (rt *ruleTally) lacks(l *logged) []Lacking {
 		}
 	}
 	if what := features.Lacks(rt.rule); what != "" {
-		out = append(out, Lacking{Attribute: what, Never: true, Needed: true})
+		out = append(out, Lacking{Attribute: what, Never: true, Needed: true, Measured: true})
 	}
 	if len(out) > 0 {
 		return out // it applied to nothing
@@ -95,6 +97,13 @@ func (rt *ruleTally) lacks(l *logged) []Lacking {
 	return out
 }
 
+// LogsMore reports whether a log could have more of what rules need.
+func (r *Report) LogsMore() bool {
+	return slices.ContainsFunc(r.Rules, func(r RuleReport) bool {
+		return slices.ContainsFunc(r.Lacking, func(l Lacking) bool { return !l.Measured })
+	})
+}
+
 // LackingText returns a sentence for each rule and attribute that the log does
 // not have.
 func (r *Report) LackingText() []string {
@@ -103,6 +112,8 @@ func (r *Report) LackingText() []string {
 		r := &r.Rules[i]
 		for _, l := range r.Lacking {
 			switch {
+			case l.Measured:
+				out = append(out, fmt.Sprintf("rule %s needs %s, which only servers measure: it applied to no request", r.Name, l.Attribute))
 			case l.Needed:
 				out = append(out, fmt.Sprintf("rule %s needs %s, which is not in the log: it applied to no request", r.Name, l.Attribute))
 			case l.Never:

@@ -46,13 +46,16 @@ func TestWhatTheLogLacks(t *testing.T) {
 		"rule skips needs jwt:sub, which is not in the log: it applied to no request",
 		"rule paying needs header:X-Plan, which is not in the log: it applied to no request",
 		"rule one-host needs host, which is not in the log: it applied to no request",
-		"rule calm needs upstream_p90, which is not in the log: it applied to no request",
+		"rule calm needs upstream_p90, which only servers measure: it applied to no request",
 	}
 	if got := r.LackingText(); !slices.Equal(got, want) {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got, want := fmt.Sprint(r.Rules[0].Lacking), fmt.Sprint([]simulate.Lacking{{"header:X-Api-Key", true, false, 20}}); got != want {
+	if got, want := fmt.Sprint(r.Rules[0].Lacking), fmt.Sprint([]simulate.Lacking{{Attribute: "header:X-Api-Key", Never: true, Requests: 20}}); got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+	if !r.LogsMore() || r.Compare.New.LogsMore() {
+		t.Errorf("a log could have more: %t, for the new rules: %t", r.LogsMore(), r.Compare.New.LogsMore())
 	}
 	if list := r.Compare.New.LackingText(); len(list) > 0 {
 		t.Errorf("of the new rules, which ask for nothing: %q", list)

@@ -37,7 +37,8 @@ type Reading struct {
 	Fields yamltext.Fields
 	Tiered bool // other tiers may have a limit if this one has none
 
-	NoProxy bool // the process has none
+	NoProxy     bool   // the process has none
+	ProxyDomain string // whose rules the proxy applies; empty if that is not set
 }
 
 // Process is what a process offers its features.

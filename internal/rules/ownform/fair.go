@@ -1,6 +1,7 @@
 package ownform
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -102,19 +103,23 @@ func (p *Parser) parseFair(rf *ruleForm, own bool) { //nolint:revive // a fact a
 	if p.Errors > before || !limit.Valid() {
 		return
 	}
+	each := int64(1)
+	if r.CostFrom == nil {
+		each = max(r.Cost, 1)
+	}
 	tokens, most := store.InHorizon(limit, fair.Horizon), store.InHorizon(limit, store.MostHorizon)
 	switch {
-	case most < store.LeastFair:
-		p.Errorf(at.Key, "raise the rate, or remove \"fair\"", "the limit refills only %d in 24h, the longest horizon: two shares of ten tokens need %d", most, store.LeastFair)
+	case most/each < store.LeastFair:
+		p.Errorf(at.Key, "raise the rate, or remove \"fair\"", "the limit refills only %d in 24h, the longest horizon: two shares of ten requests need %d", most, store.LeastFair*each)
 		return
-	case limit.Burst < store.LeastFairBurst:
-		p.Errorf(at.Key, "set burst: 100 or more", "\"fair\" reads the shares off what is left of the burst: %d is too little, at least %d are needed", limit.Burst, store.LeastFairBurst)
+	case limit.Burst/each < store.LeastFairBurst:
+		p.Errorf(at.Key, fmt.Sprintf("set burst: %d or more", 100*each), "\"fair\" reads the shares off what is left of the burst: %d is too little, at least %d are needed", limit.Burst, store.LeastFairBurst*each)
 		return
-	case tokens < store.LeastFair:
-		p.Errorf(at.Key, "choose a longer horizon, up to 24h", "the limit refills only %d in a horizon of %s: two shares of ten tokens need %d", tokens, form.Short(fair.Horizon), store.LeastFair)
+	case tokens/each < store.LeastFair:
+		p.Errorf(at.Key, "choose a longer horizon, up to 24h", "the limit refills only %d in a horizon of %s: two shares of ten requests need %d", tokens, form.Short(fair.Horizon), store.LeastFair*each)
 		return
-	case tokens < 10*store.LeastFair:
-		p.Warnf(at.Key, "choose a longer horizon", "with more than %d keys at a time a share is less than ten tokens in a horizon of %s: they will not be even", tokens/10, form.Short(fair.Horizon))
+	case tokens/each < 10*store.LeastFair:
+		p.Warnf(at.Key, "choose a longer horizon", "with more than %d keys at a time a share is less than ten requests in a horizon of %s: they will not be even", tokens/each/10, form.Short(fair.Horizon))
 	}
 	if slices.ContainsFunc(r.Key, func(a rules.KeyAttribute) bool { return a.Attribute == fair.Among && a.Segment == 0 }) {
 		p.Warnf(at.Key, "remove it from \"key\"", "each %s has a limit of its own, because it is in \"key\": there is nobody to share it with", fair.Among)

@@ -9,7 +9,7 @@ import (
 func TestFairThatSharesLittle(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{
-		"burst: 100, fair: {among: client_ip, horizon: 10m}":                                "more than 2 keys at a time a share is less than ten tokens",
+		"burst: 100, fair: {among: client_ip, horizon: 10m}":                                "more than 2 keys at a time a share is less than ten requests",
 		"burst: 5000, fair: {among: client_ip, horizon: 24h}":                               "",
 		"burst: 5000, key: client_ip, fair: {among: client_ip, horizon: 24h}":               "each client_ip has a limit of its own",
 		`burst: 5000, key: [host, path], fair: {among: path, horizon: 24h}`:                 "each path has a limit of its own",

@@ -26,6 +26,7 @@ type Parser struct {
 	// OnlyHTTP, NoTokens and PlainFields say what requests can have, NoProxy what the process
 	// lacks; see rulefile.Options.
 	OnlyHTTP, NoTokens, PlainFields, NoProxy bool
+	ProxyDomain                              string         // see rulefile.Options
 	Regions                                  *rules.Regions // nil if there are none, or if they are not known
 
 	// OpenTable opens the tables that rules name; nil if there can be none. TableProblems is

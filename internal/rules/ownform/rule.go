@@ -237,7 +237,7 @@ func (p *Parser) parseRule(rf ruleForm) {
 	p.parseHeadroom(f, r)
 	p.parseFair(&rf, table != nil)
 	for _, feat := range features.All() {
-		feat.Read(&feature.Reading{Report: p.Report, Fields: f, Rule: r, Tiered: rf.tiers != nil, NoProxy: p.NoProxy})
+		feat.Read(&feature.Reading{Report: p.Report, Fields: f, Rule: r, Tiered: rf.tiers != nil, NoProxy: p.NoProxy, ProxyDomain: p.ProxyDomain})
 	}
 	if rf.tiers != nil {
 		rf.tiers.apply(r, &rf.match, rf.asked, rf.tier, rf.standard)

@@ -34,6 +34,7 @@ func (o Options) parse(found func() []diagnostic.Diagnostic, sources []Source, o
 	own.OpenTable = open
 	own.Regions = o.Regions
 	own.OnlyHTTP, own.NoTokens, own.PlainFields, own.NoProxy = o.OnlyHTTP, o.NoTokens, o.PlainFields, o.NoProxy
+	own.ProxyDomain = o.ProxyDomain
 	p := fileParser{Parser: own, tree: envoyform.NewParser(own, o.Compat, o.MergeDomains), compat: o.Compat}
 	reports := make([]yamltext.Report, len(sources))
 	for i, s := range sources {
@@ -219,6 +220,9 @@ type Options struct {
 	// than letters, digits and hyphens in their names: using one is a warning.
 	PlainFields bool
 	NoProxy     bool // no proxy measures an upstream; false if that is not known
+	// ProxyDomain is the domain whose rules the proxy applies, and whose upstream it measures;
+	// empty if that is not set.
+	ProxyDomain string
 	// KeySecret is the secret for hashed parts of keys, which are the first 128 bits
 	// of the value's HMAC-SHA-256. Processes must have the same secret to share
 	// counts. Without a secret SHA-256 is used, with which guesses can be verified.

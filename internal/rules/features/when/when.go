@@ -58,8 +58,11 @@ func read(r *feature.Reading) {
 		return
 	}
 	r.Rule.AddTrait(s)
-	if r.NoProxy {
-		r.Warnf(r.Fields[name].Key, "set proxy.upstream, or remove the rule", "the rule never applies: only the proxy measures its upstream, and no proxy is configured")
+	switch at := r.Fields[name].Key; {
+	case r.NoProxy:
+		r.Warnf(at, "set proxy.upstream, or remove the rule", "the rule never applies: only the proxy measures its upstream, and no proxy is configured")
+	case r.ProxyDomain != "" && r.ProxyDomain != r.Rule.Domain:
+		r.Warnf(at, "move it to that domain", "the rule never applies: the proxy measures its upstream for the domain %s", clip.Quote(r.ProxyDomain))
 	}
 }
 

@@ -144,7 +144,7 @@ func TestMistakes(t *testing.T) {
 
 // Where no proxy is configured, the rule is a mistake; where that is not known, it is not.
 func TestWarnsWithoutAProxy(t *testing.T) {
-	for options, want := range map[rulefile.Options]int{{NoProxy: true}: 2, {}: 0} {
+	for options, want := range map[rulefile.Options]int{{NoProxy: true}: 2, {ProxyDomain: "third"}: 2, {ProxyDomain: "other"}: 1, {}: 0} {
 		rs, _ := options.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(slowly)})
 		if len(rs.Warnings()) != want || want > 0 && !strings.Contains(rs.Warnings()[0].String(), `rules.yaml:3:29: warning: the rule never applies`) {
 			t.Errorf("%+v: %v", options, rs.Warnings())
