@@ -2,6 +2,7 @@ package redis
 
 import (
 	"slices"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -78,8 +79,8 @@ func (b *batch) group(mode store.Mode) {
 	}
 }
 
-// prepare encodes the keys and arguments of c.
-func (b *batch) prepare(c *call) {
+// prepare encodes the keys and arguments of c, whose callers wait until a deadline.
+func (b *batch) prepare(c *call, deadline time.Time) {
 	n := len(c.checks)
 	c.keys, c.args = make([]string, 0, n), make([]string, 0, n+1)
 	c.script = nil
@@ -93,8 +94,8 @@ func (b *batch) prepare(c *call) {
 		}
 		c.script = b.store.scripts.join(c.script, b.store.scripts.of(op))
 		guess := c.guess
-		if guess == 0 {
-			guess = b.store.guess(op)
+		if guess == 0 || holds(op) {
+			guess = b.store.guess(op, deadline)
 		}
 		key := appendKey(buffer[:0], b.store.options.Prefix, op)
 		length := len(key)
@@ -145,7 +146,8 @@ func (s *Store) send(ctx *callContext, client rueidis.Client, calls []*call, how
 				c.err = errSkew
 			default:
 				c.guess = at
-				c.of.prepare(c)
+				s.clock.learn(at, time.Now()) //nolint:forbidigo // deadlines are on the real clock
+				c.of.prepare(c, ctx.deadline)
 				skewed = append(skewed, c)
 			}
 		}
@@ -189,6 +191,7 @@ func (b *batch) decide(c *call, r *reply) error {
 		if _, err := r.decide(op, b.store.callerTime(op), &d); err != nil {
 			return err
 		}
+		b.store.told(op, &d)
 		refuses, counts := !d.Allowed, false
 		if c.peeks {
 			refuses, counts = store.Refuses(op, &d)

@@ -19,7 +19,7 @@ const (
 // calendar unit (plus 6 in the caller's own zone), a byte each; then the caller's time plus one, or 0, the cost, the
 // duration in microseconds (of a Take and a Peek what it must leave, in tokens), and six integers of the rule. For a limit of distinct values
 // the cost is the value, except for Grant. guess is the approximate
-// time, which determines the calendar windows to choose from.
+// time, which determines the calendar windows to choose from, or when a lease may begin at the latest, or 0.
 func (s *Store) appendCheck(dst []byte, op *store.Op, guess int64) []byte {
 	r, kind := op.Rule, op.Kind
 	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
@@ -113,7 +113,9 @@ func (s *Store) parameters(r *store.Rule, guess int64) [6]int64 {
 			b := s.calendars.around(r, guess)
 			return [6]int64{r.Limit, r.Period, b[0], b[1], b[2], b[3]}
 		}
-	case store.SlidingLog, store.SlidingWindow, store.Concurrency:
+	case store.Concurrency:
+		return [6]int64{r.Limit, r.Period, guess}
+	case store.SlidingLog, store.SlidingWindow:
 	}
 	return [6]int64{r.Limit, r.Period}
 }

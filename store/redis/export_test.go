@@ -57,3 +57,12 @@ func (o Options) Clocked(now func() time.Time) Options {
 	o.logins = rightserver.NewLogins(o.Login, now)
 	return o
 }
+
+// BelieveClock makes s believe that the server's clock is so far ahead of its own, and Ahead
+// returns what it believes.
+func (s *Store) BelieveClock(ahead time.Duration) {
+	s.clock.learn(time.Now().Add(ahead).UnixMicro(), time.Now())
+}
+
+// Ahead is what s knows of the server's clock.
+func (s *Store) Ahead() time.Duration { return micros(s.clock.ahead.Load()) }

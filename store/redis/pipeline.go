@@ -342,7 +342,7 @@ func (s *Store) sendAll(ctx context.Context, calls []*call) {
 		return
 	}
 	for _, c := range calls {
-		c.of.prepare(c)
+		c.of.prepare(c, callContext.deadline)
 	}
 	s.send(callContext, client, calls, byName)
 	_ = s.finish(ctx, callContext, worst(calls)) // each error is reported below

@@ -11,8 +11,9 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// errSkew means that none of the calendar windows sent contains the server's time.
-var errSkew = errors.New("redis: the clocks of the server and of this process differ too much to find the calendar window")
+// errSkew means that none of the calendar windows sent contains the server's time, or that a
+// lease would begin too late.
+var errSkew = errors.New("redis: the clocks of the server and of this process differ too much for a calendar window or a lease")
 
 // reply reads the integers of a script's answer.
 type reply struct {
@@ -20,7 +21,8 @@ type reply struct {
 	next   int
 }
 
-// serverTime returns the server's time if it is outside all calendar windows sent.
+// serverTime returns the server's time if it is outside all calendar windows sent, or too
+// late for a lease.
 func (r *reply) serverTime() (int64, bool) {
 	if len(r.values) != 2 {
 		return 0, false

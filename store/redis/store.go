@@ -26,6 +26,7 @@ type Store struct {
 	calendars calendars
 	gate      gate
 	trust     *trust
+	clock     serverClock
 
 	server atomic.Pointer[rightserver.Holder] // nil until first connected
 	closed atomic.Bool

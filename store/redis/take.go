@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -30,7 +31,7 @@ func (s *Store) take(ctx context.Context, op *store.Op) (d store.Decision, fresh
 // ask sends op and reads the answer into d.
 func (s *Store) ask(call *callContext, client rueidis.Client, op *store.Op, d *store.Decision) (int64, error) {
 	script := s.scripts.single[op.Rule.Algorithm]
-	guess := s.guess(op)
+	guess := s.guess(op, call.deadline)
 	for try := 0; ; try++ {
 		var buffer [640]byte
 		key := appendKey(buffer[:0], s.options.Prefix, op)
@@ -51,17 +52,26 @@ func (s *Store) ask(call *callContext, client rueidis.Client, op *store.Op, d *s
 		at, skewed := r.serverTime()
 		switch {
 		case !skewed:
-			return r.decide(op, s.callerTime(op), d)
+			freshAt, err := r.decide(op, s.callerTime(op), d)
+			s.told(op, d)
+			return freshAt, err
 		case try == skewRetries:
 			return 0, errSkew
 		}
-		guess = at
+		if guess = at; holds(op) {
+			s.clock.learn(at, time.Now()) //nolint:forbidigo // deadlines are on the real clock
+			guess = s.guess(op, call.deadline)
+		}
 	}
 }
 
-// guess returns the approximate time on the server's clock, for op's calendar window.
-func (s *Store) guess(op *store.Op) int64 {
-	if op.Rule.Calendar == store.NoCalendar {
+// guess returns a time on the server's clock: roughly now for op's calendar window, the
+// deadline for a lease (0 if it is not known), otherwise 0.
+func (s *Store) guess(op *store.Op, deadline time.Time) int64 {
+	switch {
+	case holds(op):
+		return s.clock.at(deadline)
+	case op.Rule.Calendar == store.NoCalendar:
 		return 0
 	}
 	return s.options.Clock().UnixMicro()

@@ -80,6 +80,7 @@ local function run(i, as, cost)
   local r = {flag = flag % 128, denied = flag >= 128, unit = unit, kind = kind}
   a.rule(r, p1, p2, p3, p4, p5, p6)
   if unit > 0 and (now < p3 or now >= (unit > 6 and p4 or p6)) then return nil, now end
+  if a.newest and p3 > 0 and now > p3 then return nil, now end -- nobody waits for the lease any more
   local state = states[key]
   if not state then
     local s = load(a, key)
