@@ -104,7 +104,7 @@ func (p *Parser) parseFair(rf *ruleForm, own bool) { //nolint:revive // a fact a
 		return
 	}
 	each := int64(1)
-	if r.CostFrom == nil {
+	if r.CostFrom == nil && r.CostAfter == nil {
 		each = max(r.Cost, 1)
 	}
 	tokens, most := store.InHorizon(limit, fair.Horizon), store.InHorizon(limit, store.MostHorizon)
