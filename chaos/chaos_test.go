@@ -86,7 +86,7 @@ func (s *site) run() {
 
 // play is a round: callers make calls, and things break.
 func (s *site) play() {
-	done := make(chan struct{})
+	done, began := make(chan struct{}), s.now()
 	var all sync.WaitGroup
 	for i := range callers {
 		c := &caller{site: s, id: i, rand: rand.New(rand.NewPCG(s.seed, uint64(s.round)<<16|uint64(i))), doors: make(map[string]door)}
@@ -110,6 +110,10 @@ func (s *site) play() {
 	}
 	close(done)
 	all.Wait()
+	if s.unasked != nil && s.unasked() {
+		s.t.Logf("round %d: the store was replaced, and nobody asked for it", s.round)
+		s.forgot(history.Lost, began, began-lag)
+	}
 }
 
 // check checks the history of a round against the model.

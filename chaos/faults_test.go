@@ -137,6 +137,12 @@ func (s *site) sentinel(t *testing.T, bin string) {
 		s.nodes = append(s.nodes, n)
 		s.faults = append(s.faults, s.nodeFaults(n)...)
 	}
+	epoch := set.Epoch()
+	s.unasked = func() bool {
+		known := epoch
+		epoch = set.Epoch()
+		return epoch != known
+	}
 	servers := append([]*redistest.Server{set.Primary}, set.Replicas...)
 	primary := func() *redistest.Server {
 		for _, x := range servers {
@@ -154,6 +160,7 @@ func (s *site) sentinel(t *testing.T, bin string) {
 		began = s.now()
 		old.Restart() // it acts as the primary until the sentinels have told it
 		s.losing(began, func() bool { return follows(old) })
+		epoch = set.Epoch()
 	}}
 	asked := fault{"fail-over by hand", func() {
 		old := primary()
@@ -162,6 +169,7 @@ func (s *site) sentinel(t *testing.T, bin string) {
 			return // one is still in progress
 		}
 		s.losing(began, func() bool { return set.PrimaryAddr() != old.Addr && follows(old) })
+		epoch = set.Epoch()
 	}}
 	s.faults = append(s.faults, fail, asked, asked)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,19 @@ func (set *SentinelSet) Addrs() []string { return addrs(set.Sentinels) }
 func (set *SentinelSet) PrimaryAddr() string {
 	set.t.Helper()
 	return strings.ReplaceAll(set.Sentinels[0].Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName), "\n", ":")
+}
+
+// Epoch returns the number of the newest configuration that a sentinel knows. Each fail-over
+// has another, also one that nobody asked for, because a busy machine had no time for a
+// server or a sentinel.
+func (set *SentinelSet) Epoch() (newest int) {
+	for _, s := range set.Sentinels {
+		if reply, err := s.Command("SENTINEL", "MASTER", MasterName); err == nil {
+			epoch, _ := strconv.Atoi(pairs(reply)["config-epoch"])
+			newest = max(newest, epoch)
+		}
+	}
+	return newest
 }
 
 // KillPrimary kills the first primary. AwaitFailover waits for the new one.
