@@ -19,7 +19,7 @@ type call struct {
 	slot   uint16
 	of     *batch // the batch it belongs to
 	all    bool   // all or nothing
-	guess  int64  // of the server's time
+	said   int64  // the server's time, if it has told
 	// peeks means that it does not take yet: it has a queue or counts refusals, and other
 	// slots are asked first. See batch.takeLast.
 	peeks bool
@@ -93,13 +93,9 @@ func (b *batch) prepare(c *call, deadline time.Time) {
 			op = &peek
 		}
 		c.script = b.store.scripts.join(c.script, b.store.scripts.of(op))
-		guess := c.guess
-		if guess == 0 || holds(op) {
-			guess = b.store.guess(op, deadline)
-		}
 		key := appendKey(buffer[:0], b.store.options.Prefix, op)
 		length := len(key)
-		text := string(b.store.appendCheck(key, op, guess))
+		text := string(b.store.appendCheck(key, op, b.store.guess(op, deadline, c.said)))
 		c.keys, c.args = append(c.keys, text[:length]), append(c.args, text[length:])
 		if share := op.Shared(); share != nil {
 			c.keys = append(c.keys, string(appendOwnerKey(buffer[:0], b.store.options.Prefix, op)))
@@ -136,7 +132,7 @@ func (s *Store) send(ctx *callContext, client rueidis.Client, calls []*call, how
 				continue
 			}
 			r := reply{values: values}
-			at, late := r.serverTime()
+			at, late := s.serverTime(&r)
 			switch {
 			case err != nil:
 				c.err = err
@@ -145,8 +141,7 @@ func (s *Store) send(ctx *callContext, client rueidis.Client, calls []*call, how
 			case try == skewRetries:
 				c.err = errSkew
 			default:
-				c.guess = at
-				s.clock.learn(at, time.Now()) //nolint:forbidigo // deadlines are on the real clock
+				c.said = at
 				c.of.prepare(c, ctx.deadline)
 				skewed = append(skewed, c)
 			}

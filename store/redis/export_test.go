@@ -61,7 +61,7 @@ func (o Options) Clocked(now func() time.Time) Options {
 // BelieveClock makes s believe that the server's clock is so far ahead of its own, and Ahead
 // returns what it believes.
 func (s *Store) BelieveClock(ahead time.Duration) {
-	s.clock.learn(time.Now().Add(ahead).UnixMicro(), time.Now())
+	s.clock.learn(time.Now().Add(ahead).UnixMicro())
 }
 
 // Ahead is what s knows of the server's clock.

@@ -23,8 +23,8 @@ type serverClock struct {
 const clockNoise = 1000
 
 // learn is called when an answer arrives that the server has made at a time by its clock.
-func (c *serverClock) learn(at int64, now time.Time) {
-	ahead := at - now.UnixMicro()
+func (c *serverClock) learn(at int64) {
+	ahead := at - time.Now().UnixMicro() //nolint:forbidigo // deadlines are on the real clock
 	if was := c.ahead.Load(); !c.known.Load() || ahead < was-clockNoise || ahead > was+clockNoise {
 		c.ahead.Store(ahead)
 		c.known.Store(true)
@@ -47,9 +47,17 @@ func holds(op *store.Op) bool {
 	return op.Kind == store.KindTake || op.Kind == store.KindTakeUpTo || op.Kind == store.KindCharge || op.Kind == store.KindRenew
 }
 
+// serverTime returns the server's time, and learns from it, if the answer is just that.
+func (s *Store) serverTime(r *reply) (at int64, skewed bool) {
+	if at, skewed = r.serverTime(); skewed {
+		s.clock.learn(at)
+	}
+	return at, skewed
+}
+
 // told learns from the name of a new lease, which is the server's time.
 func (s *Store) told(op *store.Op, d *store.Decision) {
 	if d.Lease > 0 && holds(op) && !s.callerTime(op) {
-		s.clock.learn(d.Lease, time.Now()) //nolint:forbidigo // deadlines are on the real clock
+		s.clock.learn(d.Lease)
 	}
 }

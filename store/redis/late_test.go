@@ -96,3 +96,26 @@ func TestClocksMayDiffer(t *testing.T) {
 		}
 	}
 }
+
+// TestSlotsBesideACalendar: what begins no lease has no deadline, also where a call is sent
+// again because another of its limits needs another calendar window.
+func TestSlotsBesideACalendar(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t)
+	db := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, Clock: func() time.Time { return time.Unix(1e9, 0) }})
+	hourly := store.Op{Key: "hourly", Rule: headgate.PerCalendar(100, store.Hour, time.UTC).Rule(), Cost: 1}
+	op := places("next to it")
+	held := take(t, db, op)
+	for _, kind := range []store.Kind{store.KindPeek, store.KindRenew, store.KindTake, store.KindRelease} {
+		out := make([]store.Decision, 2)
+		if err := store.ExecuteAll(t.Context(), db, []store.Op{hourly, about(op, kind, held)}, out, store.Independent); err != nil {
+			t.Fatal(kind, err)
+		}
+		if !out[0].Allowed || !out[1].Allowed {
+			t.Errorf("%s: %+v", kind, out)
+		}
+		if kind == store.KindRenew {
+			held = out[1]
+		}
+	}
+}

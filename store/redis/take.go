@@ -31,12 +31,12 @@ func (s *Store) take(ctx context.Context, op *store.Op) (d store.Decision, fresh
 // ask sends op and reads the answer into d.
 func (s *Store) ask(call *callContext, client rueidis.Client, op *store.Op, d *store.Decision) (int64, error) {
 	script := s.scripts.single[op.Rule.Algorithm]
-	guess := s.guess(op, call.deadline)
+	said := int64(0) // the server's time, if it has told
 	for try := 0; ; try++ {
 		var buffer [640]byte
 		key := appendKey(buffer[:0], s.options.Prefix, op)
 		length := len(key)
-		text := string(s.appendCheck(key, op, guess))
+		text := string(s.appendCheck(key, op, s.guess(op, call.deadline, said)))
 		name, check := text[:length], text[length:]
 
 		cmd := client.B().Evalsha().Sha1(script.sha).Numkeys(1).Key(name).Arg(check).Build()
@@ -49,7 +49,7 @@ func (s *Store) ask(call *callContext, client rueidis.Client, op *store.Op, d *s
 			return 0, err
 		}
 		r := reply{values: values}
-		at, skewed := r.serverTime()
+		at, skewed := s.serverTime(&r)
 		switch {
 		case !skewed:
 			freshAt, err := r.decide(op, s.callerTime(op), d)
@@ -58,21 +58,21 @@ func (s *Store) ask(call *callContext, client rueidis.Client, op *store.Op, d *s
 		case try == skewRetries:
 			return 0, errSkew
 		}
-		if guess = at; holds(op) {
-			s.clock.learn(at, time.Now()) //nolint:forbidigo // deadlines are on the real clock
-			guess = s.guess(op, call.deadline)
-		}
+		said = at
 	}
 }
 
-// guess returns a time on the server's clock: roughly now for op's calendar window, the
-// deadline for a lease (0 if it is not known), otherwise 0.
-func (s *Store) guess(op *store.Op, deadline time.Time) int64 {
+// guess returns a time on the server's clock: roughly now for op's calendar window, which is
+// what the server said if it has, and the deadline of the caller for a new lease, if it is
+// known. Otherwise it returns 0.
+func (s *Store) guess(op *store.Op, deadline time.Time, said int64) int64 {
 	switch {
 	case holds(op):
 		return s.clock.at(deadline)
 	case op.Rule.Calendar == store.NoCalendar:
 		return 0
+	case said != 0:
+		return said
 	}
 	return s.options.Clock().UnixMicro()
 }
