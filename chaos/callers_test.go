@@ -216,7 +216,7 @@ const secretsReturn = 5_000_000
 
 // forgives reports whether a token may be unknown to a node that has issued none like it.
 func (c *caller) forgives(reason string) bool {
-	return strings.Contains(reason, "is unknown: it was not issued") && c.lost.Load() > 0 && c.now()-c.lostAt.Load() < secretsReturn
+	return strings.Contains(reason, "is unknown: it was not issued") && c.now()-c.lostAt.Load() < secretsReturn
 }
 
 // pick returns a reservation or lease of that target, if one should be settled now.

@@ -28,7 +28,6 @@ same() {
 
 # static builds the playground alone, if anything has changed since.
 static() {
-  scripts/wasm.sh
   local page=bin/playground/index.html
   [[ -f $page && -z $(find web internal/door/admin/dashboard/playground -name node_modules -prune -o -type f -newer $page -print -quit) ]] ||
     (cd web && npm run --silent build:static -- --logLevel warn)
@@ -52,11 +51,13 @@ case ${1:-} in
   browser)
     ready may web
     find_browser
+    scripts/wasm.sh
     static
     (cd web && npm run --silent e2e)
     ;;
   static)
     ready must web
+    scripts/wasm.sh
     static
     echo "web: bin/playground/index.html"
     ;;

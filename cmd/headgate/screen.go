@@ -38,7 +38,7 @@ type screen struct {
 // that cannot.
 func newScreen(w io.Writer, plain bool) *screen {
 	terminal := isTerminal(w)
-	s := &screen{w: w, redraws: terminal && !plain && os.Getenv("TERM") != "dumb", coloured: terminal && !config.Colourless()}
+	s := &screen{w: w, redraws: terminal && !plain && !config.Dumb(), coloured: terminal && !config.Colourless()}
 	if f, ok := w.(*os.File); ok && s.redraws {
 		s.size = func() (int, int) { return terminalSize(f) }
 	}

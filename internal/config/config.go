@@ -269,7 +269,10 @@ func (c *Config) readAny(from Sources, environment func(string) (string, bool)) 
 
 // Colourless reports whether terminals get no colour: the user wants none (no-color.org), or
 // the terminal has none.
-func Colourless() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" }
+func Colourless() bool { return os.Getenv("NO_COLOR") != "" || Dumb() }
+
+// Dumb reports whether the terminal shows text alone.
+func Dumb() bool { return os.Getenv("TERM") == "dumb" }
 
 // readFile applies the settings of a file.
 func (c *Config) readFile(name string) error {

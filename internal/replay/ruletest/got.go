@@ -30,12 +30,10 @@ type Got struct {
 }
 
 func gotOf(v *engine.Verdict) Got {
-	g := Got{Allowed: v.Allowed, Rule: v.Rule, Decision: v.Decision, Delay: v.Delay, Reason: v.Decision.Reason.String()}
+	g := Got{Allowed: v.Allowed, Rule: v.Rule, Decision: v.Decision, Delay: v.Delay, Reason: v.Decision.Reason.String(), Soft: marksOf(v)}
 	if !v.Known {
 		g.Reason = "unknown_domain"
 	}
-	g.Soft = v.Marks(nil)
-	slices.Sort(g.Soft)
 	for _, r := range v.Results() {
 		if r.Decision.Reason == store.ReasonShadow {
 			g.Shadow = append(g.Shadow, r.Rule)
@@ -45,10 +43,11 @@ func gotOf(v *engine.Verdict) Got {
 	return g
 }
 
+func marksOf(v *engine.Verdict) []string { return slices.Sorted(slices.Values(v.Marks(nil))) }
+
 // gotOfAll combines the verdicts on the parts of a request.
 func gotOfAll(v *engine.Verdict) Got {
-	g := Got{Allowed: v.Allowed, Reason: "unknown_domain", Soft: v.Marks(nil)}
-	slices.Sort(g.Soft)
+	g := Got{Allowed: v.Allowed, Reason: "unknown_domain", Soft: marksOf(v)}
 	parts := v.Parts()
 	for i := range parts {
 		p := gotOf(&parts[i])

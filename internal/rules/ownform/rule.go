@@ -341,8 +341,7 @@ func (p *Parser) WarnOfAll(f yamltext.Fields, r *rules.Rule, key, other string) 
 		p.Warnf(at, "", "with a limit of 0 every request is marked")
 	case r.Limit.N() == 0:
 		p.Warnf(at, "", "a limit of 0 refuses every request")
-	case r.OnLimit.Action == rules.Pass:
-	case r.Cost > r.Limit.Burst():
+	case r.Cost > r.Limit.Burst() && r.OnLimit.Action != rules.Pass:
 		p.Warnf(f.Get("cost"), "", "the cost %d is more than the limit of %d: every request is refused", r.Cost, r.Limit.Burst())
 	}
 }
